@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.screens.allocation.steps import point_with_work, sentence
+from app.screens.allocation.steps import point_with_work
 from app.shared.scenario import Scenario
 from app.shared.study import study
 from tests.app.shown import shown_key
@@ -93,12 +93,6 @@ def test_a_client_that_holds_more_than_fits_is_named_with_its_room(app):
     assert f"have room for {most_N[client]}" in texts(app)
 
 
-def test_garbage_in_the_link_is_ignored(app):
-    visit(app, flips="9999.1_<script>", view="nonsense", order="zz", step="-1e9")
-    assert not app.exception
-    assert "Nothing changed yet" in texts(app)
-
-
 def test_other_solvers_get_as_many_blocks_and_their_matrix_can_be_taken_over(app):
     visit(app, view="solvers")
     assert not app.exception
@@ -142,16 +136,6 @@ def test_algorithm_1_is_walked_through_step_by_step(app):
     assert f"Step {len(replay.steps) - 1} of" in texts(app)
 
 
-def test_every_step_has_a_sentence_whatever_the_fleet():
-    names = [f"client-{n}" for n in range(12)]
-    front = study(SCENARIO).front
-    for point in np.flatnonzero(front.on_front_E)[:8]:
-        replay = replay_greedy(front.problem(int(point)), seed=1)
-        said = [sentence(replay, step, names) for step in range(len(replay.steps) + 1)]
-        assert all(text.endswith(".") for text in said)
-        assert len(set(said)) == len(said)
-
-
 def test_a_point_without_work_for_algorithm_1_leads_to_one_with(app):
     front = study(SCENARIO).front
     idle = [int(p) for p in np.flatnonzero(front.on_front_E) if front.budget_EN[p].sum() % front.num_blocks == 0]
@@ -181,13 +165,6 @@ def test_of_many_clients_sixty_are_shown_for_editing_and_all_in_groups(app):
     assert (slider.min, slider.max) == (1, 91)
     slider.set_value(91).run()
     assert not app.exception
-
-
-def test_a_fleet_that_cannot_train_is_named_instead_of_a_matrix(app):
-    visit(app, fleet="two-kinds", small="0.5", clients="20")
-    assert not app.exception
-    assert "14 of 20 clients cannot hold" in texts(app)
-    assert not app.metric
 
 
 def test_a_bug_in_the_part_that_reruns_alone_is_one_sentence(app, monkeypatch, caplog):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.shared.scenario import FLEET_KINDS, Scenario, block_gib
+from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_link import scenario_to_link
 from tests.app.shown import TRADE_OFF
 from zorba_core.data.gpu_catalogue import MIXES
@@ -99,13 +99,6 @@ def test_a_pasted_csv_becomes_the_fleet_and_a_bad_one_leaves_it(fleet_page):
     assert "'=1+1'" in texts(app).replace("\\", "")
     assert "the fleet is as it was" in texts(app)
     assert metrics(app)["Clients"] == "3"
-
-
-def test_a_median_between_two_numbers_of_blocks_keeps_its_half(fleet_page):
-    parameters, block = block_gib(Scenario())
-    rows = [f"{parameters + (held + 0.5) * block:.4f}" for held in (4, 11, 11, 2)]
-    app = paste(fleet_page(), "\n".join(["vram_gib", *rows]))
-    assert metrics(app)["Blocks a client holds"] == "7.5"
 
 
 def upload(app, name: str, content: bytes):

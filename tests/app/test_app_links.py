@@ -53,11 +53,6 @@ def test_a_link_and_a_json_restore_every_kind_of_scenario(kind):
     assert same_study(linked, scenario)
 
 
-def test_a_plain_scenario_needs_no_parameters():
-    assert scenario_to_link(Scenario()) == {}
-    assert scenario_from_link({"utm_source": "mail"}) == (Scenario(), [])
-
-
 # Links that people keep: a short name never changes.
 SHORT_NAMES = {
     "fleet_kind": "fleet", "num_clients": "clients", "seed": "seed", "mean_fraction": "mean", "spread": "spread",

@@ -6,12 +6,10 @@ import csv
 import random
 import stat
 
-import numpy as np
 import pytest
 
 from app.screens.train.own_data import UPLOADS, keep_upload
 from zorba_core.data.words import listed
-from zorba_core.plots import labels_figure, labels_per_client
 
 WORDS = {"Refund": "money back", "Parcel": "where is my box", "Login": "the password fails"}
 
@@ -117,15 +115,6 @@ def test_rows_that_cannot_be_used_get_one_sentence(app, tmp_path, content, says)
     assert "These rows cannot be used yet" in shown(app)
     assert says in shown(app)
     assert not [button for button in app.button if button.label == "Start"]
-
-
-def test_the_picture_counts_each_clients_labels():
-    label_R = np.array([0, 1, 1, 2, 0, 2])
-    rows_CN = labels_per_client(label_R, [np.array([0, 1, 2]), np.array([3, 4, 5])], 3)
-    assert rows_CN.tolist() == [[1, 1], [2, 0], [0, 2]]
-    figure = labels_figure(rows_CN, ["x", "y", "z"], clients=["a", "b"])
-    assert figure.data[0].z.tolist() == rows_CN.tolist()
-    assert list(figure.layout.xaxis.ticktext) == ["a", "b"]
 
 
 def test_another_file_begins_with_its_own_columns(app, tickets, tmp_path):

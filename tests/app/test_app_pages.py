@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -16,10 +15,8 @@ from app.shared.scenario_link import scenario_to_link
 from app.shared.study import study
 from app.shared.tradeoff import AXES
 from tests.app.shown import shown_key
-from zorba_core.allocation import Allocation, find_measure
-from zorba_core.engine.callbacks import RoundRecord
+from zorba_core.allocation import find_measure
 from zorba_core.plots import front_order
-from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
 
@@ -107,14 +104,6 @@ def test_a_link_restores_scenario_and_point(app):
     assert metrics(app)["Activated blocks"] == str(study(scenario).front.total_blocks_E[3])
 
 
-def test_garbage_in_a_link_is_ignored(app):
-    for key in ("model", "solver", "clients", "vectors", "point", "seed", "leave_out", "dtype"):
-        app.query_params[key] = "-1e9'; <script>"
-    app.run()
-    assert not app.exception
-    assert app.session_state["scenario"] == Scenario()
-
-
 def test_the_preference_moves_the_recommended_point_and_lands_in_the_link(app):
     app.run()
     shown = []
@@ -178,27 +167,6 @@ def test_a_hand_edited_allocation_goes_on_until_another_point_is_chosen(app):
     assert "the knee" in page.markdown[0].value
 
 
-@pytest.mark.parametrize("kind", ["lognormal", "steam", "table"])
-def test_every_fleet_shows_a_front(app, kind):
-    app.run()
-    app.selectbox(key="fleet").select(kind).run()
-    assert not app.exception
-    assert not app.warning
-    assert "Λ, convergence bias" in metrics(app)
-
-
-def test_switching_the_solver_switches_the_front(app):
-    app.run()
-    app.number_input(key="vectors").set_value(30)
-    app.number_input(key="clients").set_value(12).run()
-    for solver in ("lexicographic", "two-level"):
-        app.selectbox(key="solver").select(solver).run()
-        assert not app.exception
-        expected = study(Scenario(solver=solver, num_epsilons=30, num_clients=12))
-        shown = metrics(app)["Λ, convergence bias"]
-        assert shown == f"{expected.front.bias_lambda_E[expected.default_point()]:.4g}"
-
-
 def test_clients_that_are_too_small_are_named_and_can_be_left_out(app):
     app.query_params["fleet"], app.query_params["small"], app.query_params["clients"] = "two-kinds", "0.5", "20"
     app.run()
@@ -212,20 +180,6 @@ def test_clients_that_are_too_small_are_named_and_can_be_left_out(app):
     assert metrics(app)["Effective clients"]
 
 
-@pytest.mark.parametrize("where", ["app.shared.components.numbers", "app.shared.state.keep"])
-def test_a_bug_in_a_picture_drawn_before_the_sidebar_is_one_sentence_too(app, monkeypatch, caplog, where):
-    def broken(*_, **__):
-        raise RuntimeError("secret detail")
-
-    app.run()
-    monkeypatch.setattr(where, broken)
-    app.number_input(key="seed").set_value(3).run()
-    assert not app.exception
-    assert "Something went wrong on our side" in texts(app)
-    assert "secret detail" in caplog.text
-    assert app.number_input(key="seed").value == 3
-
-
 def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, caplog):
     def broken(*_, **__):
         raise RuntimeError("secret detail")
@@ -236,53 +190,6 @@ def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, capl
     assert "Something went wrong on our side" in texts(app)
     assert "secret" not in texts(app)
     assert "secret detail" in caplog.text
-
-
-def test_no_runs_yet_says_how_to_make_one(app):
-    app.switch_page("screens/runs/runs.py").run()
-    assert not app.exception
-    assert app.code[0].value.startswith("zorba train ")
-
-
-def write_run(folder, seed, accuracy, *, dirty=False, finished=True):
-    allocation = Allocation(np.array([[1, 0, 1], [1, 1, 0]]))
-    config = {"dataset": "toy-reviews", "model": "opt-mini", "seed": seed, "target": 0.7}
-    writer = RunWriter(folder, "toy", config, {"torch": "2.13.0", "git_dirty": dirty}, allocation)
-    for t, value in enumerate(accuracy):
-        writer.on_round(RoundRecord(t, 0.5 if t else None, 0.6, value, 1.5 * t, 33 * t, 30 * t, 90 * t))
-    if finished:
-        writer.finish({"stopped_by": "rounds", "vram_gib": {"total": 1.5}})
-    writer.close()
-    return writer.path
-
-
-def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
-    write_run(tmp_path / "runs", 0, [0.5, 0.6, 0.72, 0.8])
-    write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("screens/runs/runs.py").run()
-    assert not app.exception
-    table = app.dataframe[0].value.set_index("seed")
-    assert table.loc[0, "to target"] == 2
-    assert np.isnan(table.loc[1, "to target"])
-    assert table["status"].to_dict() == {0: "finished", 1: "unfinished"}
-    differences = app.dataframe[1].value
-    assert differences.index.tolist() == ["seed"]
-
-
-def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
-    write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("screens/runs/runs.py").run()
-    assert "uncommitted changes" in texts(app)
-    assert "cut short" in texts(app)
-
-
-def test_a_broken_run_folder_is_named_and_hides_no_other(app, tmp_path):
-    good = write_run(tmp_path / "runs", 0, [0.5, 0.8])
-    (tmp_path / "runs" / "half_written").mkdir()
-    app.switch_page("screens/runs/runs.py").run()
-    assert not app.exception
-    assert "half\\_written" in app.warning[0].value
-    assert app.dataframe[0].value["run"].tolist() == [good.name]
 
 
 def test_the_dashboard_starts_without_torch(root):

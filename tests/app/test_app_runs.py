@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import asdict
 
@@ -15,7 +14,7 @@ from app.screens.runs.table import table
 from app.screens.train.jobs import JOB, JOBS, LOG, Job
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
-from zorba_core.files import read_json, write_json
+from zorba_core.files import write_json
 from zorba_core.study.comparison import folder_records
 
 pytestmark = pytest.mark.usefixtures("no_experiments")
@@ -139,16 +138,8 @@ def test_a_pinned_baseline_puts_differences_into_the_table(app, runs):
 
 
 DAMAGES = {
-    "empty": (lambda path: [file.unlink() for file in path.iterdir()], "no config.json"),
     "without-metrics": (lambda path: (path / "metrics.parquet").unlink(), "zorba resume"),
     "torn-json": (lambda path: (path / "config.json").write_text('{"half": '), "not JSON"),
-    "binary-summary": (lambda path: (path / "summary.json").write_bytes(b"\x89PNG\x00"), "not JSON"),
-    "a-list": (lambda path: (path / "config.json").write_text("[1]"), "holds a list"),
-    "other-version": (
-        lambda path: pd.DataFrame({"step": [1]}).to_parquet(path / "metrics.parquet"),
-        "made by another version",
-    ),
-    "torn-matrix": (lambda path: (path / "allocation.npz").write_bytes(b"PK\x03\x04rubbish"), "not an allocation"),
 }
 
 
@@ -165,24 +156,6 @@ def test_a_damaged_folder_is_named_with_the_next_step_and_hides_no_other(app, ru
         assert says in told, name
         assert list(app.dataframe[0].value["run"]) == [good.name]
         shutil.rmtree(broken)
-
-
-def test_many_damaged_folders_are_counted_and_the_first_named(app, runs):
-    for index in range(8):
-        (runs / f"stray-{index}").mkdir(parents=True)
-    see(app)
-    assert "8 entries are no readable runs" in app.warning[0].value
-    assert "and 3 more" in app.warning[0].value
-
-
-def test_a_run_with_strange_settings_is_still_shown(app, runs):
-    path = write_run(runs, [0.5, 0.6])
-    config = read_json(path / "config.json")
-    config |= {"allocation": {"solver": 5}, "label_words": None, "unknown": [{"x": 1}]}
-    (path / "config.json").write_text(json.dumps(config))
-    see(app)
-    assert not app.exception
-    assert len(app.dataframe[0].value) == 1
 
 
 def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypatch):
@@ -215,15 +188,6 @@ def test_a_dirty_checkout_is_pointed_out_beside_the_curves_and_at_the_run(app, r
     app.button(key="open_provenance").click().run()
     assert not app.exception
     assert "the commit below is not all that made this run" in texts(app)
-
-
-def test_a_run_of_another_engine_version_says_what_still_holds(app, runs):
-    path = write_run(runs, [0.5, 0.6])
-    environment = read_json(path / "environment.json") | {"engine_version": 1}
-    (path / "environment.json").write_text(json.dumps(environment))
-    see(app)
-    assert "Made by engine version 1" in texts(app)
-    assert "gives other bits" in texts(app)
 
 
 def test_what_all_runs_share_is_said_once(runs):

@@ -61,39 +61,6 @@ def test_a_deleted_run_is_named_and_no_other_is_drawn_instead(app, runs):
     assert picked(app) == []
 
 
-def test_all_runs_deleted_are_named_too(app, runs):
-    path = write_run(runs, [0.5, 0.6])
-    see(app)
-    shutil.rmtree(path)
-    app.run()
-    assert "No runs yet" in texts(app)
-    assert f"not here any more: {path.name}" in texts(app).replace("\\", "")
-
-
-def test_a_deleted_baseline_is_said(app, runs):
-    three_seeds(runs)
-    see(app)
-    gone = names_in(app)[5]
-    app.selectbox(key="baseline").select(gone).run()
-    shutil.rmtree(runs / gone)
-    said = f"Baseline: `{gone}` is not offered here; instead: none pinned."
-    fresh = opened(app)  # by a copy of the address
-    app.run()
-    assert [[toast.value for toast in page.toast] for page in (app, fresh)] == [[said], [said]]
-
-
-def test_picks_that_a_filter_hides_are_there_again_without_it(app, runs):
-    for lr in (0.01, 0.02):
-        write_run(runs, [0.5, 0.6], lr=lr, dataset="sst2" if lr == 0.01 else "toy-reviews")
-    see(app)
-    pick(app, 0, 1)
-    both = picked(app)
-    app.multiselect(key="only_dataset").set_value(["sst2"]).run()
-    assert len(picked(app)) == 1
-    app.multiselect(key="only_dataset").set_value([]).run()
-    assert picked(app) == both
-
-
 def test_a_link_from_another_page_counts_more_than_what_was_picked_before(app, runs):
     three_seeds(runs)
     see(app)

@@ -111,9 +111,3 @@ def test_what_lambda_hides_sets_this_allocation_beside_full_activation(app):
     assert table.loc["full activation", "Λ"] == f"{1 / 12:.4g}"
     assert table.loc["full activation", "D"] == "12.00"
     assert table.loc["balanced: this allocation", "Λ"] == f"{here():.4g}"
-
-
-def test_a_fleet_that_cannot_train_is_named(app):
-    visit(app, fleet="two-kinds", small="0.5", clients="20")
-    assert not app.exception
-    assert "14 of 20 clients cannot hold" in texts(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -103,26 +102,6 @@ def test_start_hands_the_chosen_allocation_to_a_process_of_its_own(app, runs, mo
     assert app.query_params["job"] == "20260101-000000-abcdef"
 
 
-def test_a_damaged_log_is_said_beside_the_numbers_before_the_damage(app, runs):
-    run = write_run(runs)
-    log = run / "trajectory.log"
-    whole = log.read_bytes()
-    write_job(runs, run=run, **alive())
-    log.write_bytes(whole.replace(b'"accuracy":0.5', b'"accuracy":0.9'))
-    app.query_params["job"] = "20260101-000000-abcdef"
-    train(app)
-    assert "The run's log is damaged" in texts(app)
-    assert "90.0%" not in [metric.value for metric in app.metric]
-
-
-def test_a_finished_run_whose_log_lost_its_rounds_says_so(app, runs):
-    run = write_run(runs, summary={"rounds_done": 40, "stopped_by": "rounds"})
-    write_job(runs, run=run)
-    app.query_params["job"] = "20260101-000000-abcdef"
-    train(app)
-    assert "trajectory.log has 0 rounds, and the run ended after 40" in texts(app)
-
-
 def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, runs, monkeypatch):
     started = []
     monkeypatch.setattr(
@@ -174,13 +153,6 @@ def test_a_plan_of_other_blocks_than_the_model_has_leads_to_one_that_fits(app):
     assert "train_start" in [button.key for button in app.button]
 
 
-def test_a_fleet_without_an_allocation_leads_to_its_repair(app):
-    app.query_params["fleet"], app.query_params["small"] = "two-kinds", "0.5"
-    train(app)
-    assert not app.exception
-    assert "There is no allocation to train yet" in texts(app)
-
-
 @pytest.mark.parametrize(
     ("folder", "says"),
     [("/no/such/folder", "is no folder on this machine"), ("", "Its folder on this machine")],
@@ -192,15 +164,6 @@ def test_a_model_folder_that_cannot_be_used_gets_one_sentence(app, folder, says)
     app.text_input(key="train_folder").set_value(folder).run()
     assert says in texts(app)
     assert not app.button
-
-
-def test_a_folder_of_a_model_that_cannot_be_counted_is_refused_with_its_type(app, tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "resnet"}))
-    train(app)
-    app.selectbox(key="train_model").select("folder").run()
-    app.text_input(key="train_folder").set_value(str(tmp_path / "model")).run()
-    assert "model\\_type 'resnet'" in texts(app)
 
 
 def test_a_running_job_is_found_with_its_curve_and_a_stop_button(app, runs):
@@ -250,13 +213,6 @@ def test_a_refusal_is_shown_as_its_one_sentence(app, runs):
     train(app)
     assert "The run was refused, before its first round" in app.warning[0].value
     assert "These settings cannot learn" in app.warning[0].value
-
-
-def test_names_and_words_from_outside_are_shown_as_they_are(app, runs):
-    write_job(runs, says="zorba: <b>bold</b> [link](http://x) $x$\n", title="**evil** <script>alert(1)</script>")
-    train(app)
-    assert "\\*\\*evil\\*\\* \\<script\\>" in texts(app)
-    assert "\\<b\\>bold" in app.warning[0].value
 
 
 def test_a_run_cut_short_in_a_terminal_can_be_resumed_here(app, runs, monkeypatch):

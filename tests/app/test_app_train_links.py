@@ -77,17 +77,6 @@ def test_a_link_to_a_run_that_was_resumed_since_opens_that_run(app, runs):
     assert headings(app)[0] == "## Resumed since"
 
 
-def test_removing_the_run_that_is_looked_at_goes_back_to_the_newest(app, runs):
-    write_job(runs, run=write_run(runs, summary={"stopped_by": "rounds"}), title="Newest", id=NEWER)
-    write_job(runs, says="zorba: no\n", title="Removed", id=OLDER)
-    app.query_params["job"] = OLDER
-    train(app)
-    assert headings(app)[0] == "## Removed"
-    app.button(key=f"forget_{OLDER}").click().run()
-    assert "which is not in the list" not in texts(app)
-    assert headings(app)[0] == "## Newest"
-
-
 def test_the_folder_of_ones_own_model_is_in_the_link(app):
     folder = str(ROOT / "artifacts" / "models" / "opt-mini")
     train(app)
