@@ -73,11 +73,25 @@ def test_a_row_has_the_same_bits_in_any_company(library, inputs, outputs, kind):
 
 
 @pytest.mark.parametrize("kind", [nn.Linear, Conv1D])
+def test_the_gradient_of_the_input_and_of_the_weights_are_pytorchs(library, kind):
+    layer, x, dy = _fast_layer(96, 40, kind), _numbers(600, 96).view(20, 30, 96), _numbers(600, 40).view(20, 30, 40)
+    layer.requires_grad_(False)
+    x.requires_grad_(True)
+    (dx,) = torch.autograd.grad(layer(x).relu_(), x, dy)
+    (own_dx,) = torch.autograd.grad(kind.forward(layer, x).relu(), x, dy)
+    torch.testing.assert_close(dx, own_dx, rtol=1e-4, atol=1e-3)
+    out_OI = torch.ones(40, 96)
+    products.put_product(out_OI, dy.flatten(0, 1), x.detach().flatten(0, 1))
+    torch.testing.assert_close(out_OI, 1 + dy.flatten(0, 1).t() @ x.detach().flatten(0, 1), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, Conv1D])
 def test_what_is_differentiated_or_rounded_takes_pytorchs_product(monkeypatch, kind):
     monkeypatch.setattr(products, "_onednn_is_faster", lambda: True)
     layer, x_PI = _fast_layer(96, 40, kind), _numbers(20, 96)
     monkeypatch.setattr(products, "_onednn_linear", lambda *given: pytest.fail("oneDNN multiplied"))
-    assert layer(x_PI.requires_grad_(True)).requires_grad
+    layer.requires_grad_(True)
+    assert layer(x_PI).requires_grad
     with torch.no_grad():
         with torch.autocast("cpu", torch.bfloat16):
             assert layer(x_PI).dtype == torch.bfloat16

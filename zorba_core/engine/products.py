@@ -14,9 +14,8 @@ import functools
 import itertools
 import math
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +29,6 @@ ONEDNN_KERNELS = "AVX512 of AuthenticAMD"  # the :func:`cpu_kernels` of machines
 _SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
 _MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-_by_pytorch_alone = False
 
 
 @functools.cache
@@ -58,24 +56,25 @@ def cpu_kernels() -> str:
     return capability if cpu_maker() in ("", _INTEL) else f"{capability} of {cpu_maker()}"
 
 
-@contextmanager
-def by_pytorch() -> Iterator[None]:
-    """Meanwhile every product is PyTorch's own, to repeat what was made by it. Not for several threads."""
-    global _by_pytorch_alone
-    before, _by_pytorch_alone = _by_pytorch_alone, True
-    try:
-        yield
-    finally:
-        _by_pytorch_alone = before
+class _LinearOfInput(torch.autograd.Function):
+    """x W^T + b, differentiable by x alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        ctx.weight_OI = weight_OI
+        return _linear_of_any(x, weight_OI, bias_O)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None]:
+        return _linear_of_any(dy, ctx.weight_OI.t().contiguous(), None), None, None
 
 
 class FastLinear(nn.Linear):
-    """A linear layer that takes oneDNN's product wherever nothing is differentiated."""
+    """A linear layer that takes oneDNN's product unless its own weights are differentiated."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if _suits_onednn(input) and not _is_watched(input):
-            product_PO = linear(input.reshape(-1, self.in_features), self.weight, self.bias)
-            return product_PO.view(*input.shape[:-1], self.out_features)
+        if _suits_onednn(input) and not _is_watched(input, self.weight):
+            return _product(input, self.weight, self.bias)
         return super().forward(input)
 
 
@@ -83,8 +82,8 @@ class FastConv1D(Conv1D):
     """GPT-2's linear layer, whose weights stand the other way round, likewise."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if _suits_onednn(x) and not _is_watched(x):
-            return linear(x.reshape(-1, self.nx), self.weight.t(), self.bias).view(*x.shape[:-1], self.nf)
+        if _suits_onednn(x) and not _is_watched(x, self.weight):
+            return _product(x, self.weight.t(), self.bias)
         return super().forward(x)
 
 
@@ -128,9 +127,30 @@ def rows_of_a_step(length: int) -> int:
     return _STEP // math.gcd(_STEP, length)
 
 
-def _is_watched(x: Tensor) -> bool:
-    """Whether autograd, autocast or a fake mode has to see the product."""
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or type(x) is not Tensor:
+def put_product(out_OI: Tensor, left_PO: Tensor, right_PI: Tensor) -> None:
+    """out += left^T right, outside of autograd: the gradient of a linear layer's weights."""
+    if _suits_onednn(left_PO):
+        out_OI.add_(_onednn_linear(left_PO.t().contiguous(), right_PI.t(), None))
+    else:
+        out_OI.addmm_(left_PO.t(), right_PI)
+
+
+def _product(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    of_any = _LinearOfInput.apply if torch.is_grad_enabled() and x.requires_grad else _linear_of_any
+    return of_any(x, weight_OI, bias_O)
+
+
+def _linear_of_any(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    """(..., I) -> (..., O), no view of another tensor: an activation may write over it where gradients are hooked."""
+    product_PO = linear(x.reshape(-1, x.shape[-1]), weight_OI, bias_O)
+    return torch.ops.aten._unsafe_view(product_PO, [*x.shape[:-1], len(weight_OI)])
+
+
+def _is_watched(x: Tensor, weight: Tensor) -> bool:
+    """Whether autograd has to see the weights, or autocast, forward mode or a fake mode the product."""
+    if torch.is_grad_enabled() and weight.requires_grad:
+        return True
+    if torch.is_autocast_enabled("cpu") or type(x) is not Tensor:
         return True
     return forward_ad._current_level >= 0  # dual numbers are plain tensors to look at
 
@@ -139,12 +159,8 @@ def _suits_onednn(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu" and _onednn_is_faster()
 
 
-def _onednn_is_faster() -> bool:
-    return not _by_pytorch_alone and _machine_has_onednn()
-
-
 @functools.cache
-def _machine_has_onednn() -> bool:
+def _onednn_is_faster() -> bool:
     known = ONEDNN is not None and torch.backends.mkldnn.is_available()
     return known and torch.backends.mkl.is_available() and cpu_kernels() == ONEDNN_KERNELS
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -33,11 +33,12 @@ from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.precision import products_in
+from zorba_core.engine.products import put_product
 from zorba_core.engine.row_kinds import Rows
 
-TABLE_BYTES = 2**27  # of the gradients that are held at once, unless a single client's are more
+TABLE_BYTES = 2**29  # of the gradients that are held at once, unless a single client's are more
 # Positions that go through the blocks together: more would not make a core faster, and the backward pass keeps them.
-_POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1536, 2**16
+_POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1280, 2**16
 _LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 
 Starts = Mapping[str, int]  # where each of a layer's parameters stands in its block's vector
@@ -213,7 +214,7 @@ def _add_of_layer(
     """Add to the clients' gradients what their own rows want of a layer."""
     x_PI, dy_PO = (part.flatten(0, -2).to(table_CD.dtype) for part in (x, dy))
     linear = isinstance(layer, nn.Linear | Conv1D)
-    wanted_PO = {} if linear else {name: dy_PO * slope for name, slope in _slopes(layer, starts, x_PI).items()}
+    wanted_PO = {} if linear or "weight" not in starts else {"weight": dy_PO * _slope(layer, x_PI)}
     stop, positions = 0, len(x_PI) // sum(rows_C)  # of a row
     for c, rows in enumerate(rows_C):
         own = slice(stop, stop + rows * positions)
@@ -223,16 +224,14 @@ def _add_of_layer(
             gradient = table_CD[c, start : start + shape.numel()].view(shape)
             if linear and name == "weight":
                 left, right = (x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)
-                gradient.addmm_(left[own].t(), right[own])
+                put_product(gradient, left[own], right[own])
             else:
                 gradient.add_(wanted_PO.get(name, dy_PO)[own].sum(dim=0))
 
 
-def _slopes(norm: nn.Module, names: Iterable[str], x_PI: Tensor) -> dict[str, Tensor]:
-    """How fast each number that the norm gives grows with its parameter, (P, I) for each vector of parameters: a norm
-    is linear in them."""
-    zeros = {name: torch.zeros_like(parameter) for name, parameter in norm.named_parameters(recurse=False)}
-    least_PI = functional_call(norm, zeros, (x_PI,))
-    return {
-        name: functional_call(norm, {**zeros, name: torch.ones_like(zeros[name])}, (x_PI,)) - least_PI for name in names
-    }
+def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:
+    """How fast each number that the norm returns grows with its weight, (P, I): a norm is linear in its weights."""
+    parts = dict(norm.named_parameters(recurse=False))
+    zero_I, one_I = torch.zeros_like(parts["weight"]), torch.ones_like(parts["weight"])
+    without_PI, with_PI = (functional_call(norm, {**parts, "weight": weight}, (x_PI,)) for weight in (zero_I, one_I))
+    return with_PI.sub_(without_PI)
