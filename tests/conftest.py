@@ -19,7 +19,6 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("ZORBA_PATIENCE", "600")  # seconds that a page waits for a scenario before it solves it beside
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.shared import components, solving
-from app.shared.big_studies import Solving
+from app.shared import components
 from app.shared.links import TABLE_UNHELD
 from app.shared.scenario import Scenario, block_gib
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, name_some
@@ -16,14 +15,6 @@ from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, na
 
 def explain(error: ZorbaError, scenario: Scenario) -> None:
     """What is wrong with the fleet or a field."""
-    if isinstance(error, Solving):
-        st.info(
-            f"{error.job.scenario.solved_by.title} takes a while for this scenario. It is solved beside the page, "
-            "which shows it when it is done; other pages and controls stay free.",
-            icon=":material/hourglass_top:",
-        )
-        solving.panel(error.job, beside=False)
-        return
     if scenario.fleet_kind == "table" and not scenario.table:
         say_unheld()
         st.info("No clients yet: type them in or upload a CSV on the Fleet page.", icon=":material/table_rows:")

@@ -1,5 +1,4 @@
-"""Solved scenarios, shared by every session of the server, and the progress of slow ones; what takes longer than a page
-should wait is solved beside it (``app.shared.big_studies``)."""
+"""Solved scenarios, shared by every session of the server, and the progress of slow ones."""
 
 from __future__ import annotations
 
@@ -9,9 +8,8 @@ from collections import OrderedDict
 
 import streamlit as st
 
-from app.shared.big_studies import BigStudies, Solving, TooLong, within_patience
 from app.shared.scenario import Scenario
-from app.shared.study import Study
+from app.shared.study import Study, study
 from zorba_core.allocation import Solution
 from zorba_core.errors import ZorbaError
 
@@ -48,33 +46,17 @@ def _studies() -> _Studies:
     return _Studies()
 
 
-@st.cache_resource
-def _big_studies() -> BigStudies:
-    return BigStudies(_studies().put)
-
-
 def solved(scenario: Scenario) -> Study:
     """The study of a scenario; the first time it is asked for, with a progress bar if it takes a while.
 
     Raises:
         InvalidInputError, InfeasibleError: the scenario has no study.
-        Solving: it takes longer than a page should wait, and is being solved beside it.
     """
-    study = _studies().get(scenario)
-    if study is not None:
-        return study
-    job = _big_studies().of(scenario)
-    if job is not None and job.error is not None:
-        raise job.error
-    if job is not None and not job.ended:
-        raise Solving(job)
-    try:
-        study = _solve_with_progress(scenario)
-    except TooLong:
-        points = scenario.num_totals if scenario.by_total else scenario.num_reductions
-        raise Solving(_big_studies().start(scenario, points)) from None
-    _studies().put(study)
-    return study
+    known = _studies().get(scenario)
+    if known is None:
+        known = _solve_with_progress(scenario)
+        _studies().put(known)
+    return known
 
 
 def solved_or_error(scenario: Scenario) -> Study | ZorbaError:
@@ -107,6 +89,6 @@ def _solve_with_progress(scenario: Scenario) -> Study:
             shown = now
 
     try:
-        return within_patience(scenario, on_solution)
+        return study(scenario, on_solution)
     finally:
         place.empty()

@@ -13,8 +13,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 
-from app.shared import components, selection, solving, state
-from app.shared.big_studies import Solving
+from app.shared import components, selection, state
 from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
 from app.shared.study import Study
 from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View, baselines, bound, paper_scenarios
@@ -145,9 +144,6 @@ def _other_method(view: View, solver: str) -> View | None:
         return None
     try:
         return replace(view, study=state.solved(replace(view.study.scenario, solver=solver)))
-    except Solving as error:
-        solving.panel(error.job, beside=True)
-        return None
     except ZorbaError as error:
         st.caption(f":material/warning: {SOLVERS[solver].title} is not shown: {components.plain(str(error))}.")
         return None
