@@ -73,23 +73,6 @@ def test_an_experiments_tables_are_runs_too(app, tmp_path):
     assert app.get("plotly_chart")
 
 
-def test_an_experiments_runs_on_unlike_data_are_told_apart(app, tmp_path):
-    specs = write_experiment(tmp_path / "experiments", "lambda", "standard")
-    assert len({(spec.arm, spec.dataset, spec.seed) for spec in specs}) < len(specs)  # what this test is about
-    records = experiment_records("lambda", "standard", tmp_path / "experiments").records
-    assert len({record.name for record in records}) == len(specs)
-    for together in groups(records).values():
-        for setting in ("alpha", "num_clients", "lr"):
-            assert len({record.config[setting] for record in together}) == 1
-        assert len({record.config["seed"] for record in together}) == len(together)
-    alike = [record.name for record in records if record.arm == "full" and record.config["seed"] == 0]
-    app.query_params |= {"source": "lambda.standard", "runs": alike, "curves": "seeds"}
-    see(app)
-    assert not app.exception
-    assert not app.warning
-    assert "full · IID · N 20 · lr 0.02" in groups(records)
-
-
 def test_the_command_lists_an_experiments_runs_and_says_what_is_not_there(tmp_path):
     write_experiment(tmp_path, "cases", "ci")
     asked = ["runs", str(tmp_path), "--experiment", "cases", "--profile", "ci"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.screens.paper.claims import evidence_file, has, in_words, kind_of
-from app.screens.paper.verdicts import LOOKS, verdict_bar
-from zorba_core.plots import DARK, LIGHT
-from zorba_core.study.ledger import VERDICTS, Claim, Ledger, write_ledger
+from zorba_core.study.ledger import Claim, Ledger, write_ledger
 
 
 def claim(name, verdict="reproduced", where="Table II", printed=2.5, ours=2.0, **more):
@@ -152,11 +150,3 @@ def test_a_search_finds_claims_by_any_of_their_words():
     assert has(lower, "Λ")
     assert has(lower, "λ*")
     assert not has(lower, "γ*")
-
-
-def test_every_verdict_has_a_look_of_its_own_in_shape_as_well_as_colour():
-    assert tuple(LOOKS) == VERDICTS
-    for part in ("title", "icon", "badge", "pattern"):
-        assert len({getattr(look, part) for look in LOOKS.values()}) == len(VERDICTS)
-    for palette in (LIGHT, DARK):
-        assert verdict_bar(dict.fromkeys(VERDICTS, 3), palette).count("flex:3 0") == len(VERDICTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import os
 import time
 from dataclasses import asdict, replace
@@ -97,30 +96,3 @@ def test_more_runs_than_cores_are_refused(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="1 run is in progress and this machine has 1 core"):
         start(tmp_path, rounds=2)
     assert len(list_jobs(tmp_path).jobs) == 1
-
-
-def lines_of_a_log(*accuracies):
-    """A log of evaluations alone, as ``zorba train`` writes it."""
-    lines, checksum = [], 0
-    for number, accuracy in enumerate(accuracies):
-        content = f'{{"kind":"evaluation","round":{5 * number},"loss":0.7,"accuracy":{accuracy}}}'.encode()
-        checksum = binascii.crc32(content, checksum)
-        lines.append(b"%08x %b\n" % (checksum, content))
-    return lines
-
-
-def accuracies(live):
-    return [judged.accuracy for judged in live.evaluations]
-
-
-def test_the_live_curve_reads_on_where_a_log_grows_and_anew_where_it_is_another(tmp_path):
-    log, lines = tmp_path / TRAJECTORY, lines_of_a_log(0.5, 0.75, 0.625)
-    log.write_bytes(lines[0] + lines[1][:20])
-    live = LiveLog(log).update()
-    assert (accuracies(live), live.damaged_at) == ([0.5], None)  # the line that is being written comes later
-    log.write_bytes(lines[0] + lines[1])
-    assert accuracies(live.update()) == [0.5, 0.75]
-    log.write_bytes(b"".join(lines_of_a_log(0.5, 0.25, 0.125)))  # cut back and written again between two looks
-    assert accuracies(live.update()) == [0.5, 0.25, 0.125]
-    log.write_bytes(lines[0])
-    assert accuracies(live.update()) == [0.5]

@@ -10,7 +10,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs import choose
-from app.screens.runs.table import table
 from app.screens.train.jobs import JOB, JOBS, LOG, Job
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
@@ -158,22 +157,6 @@ def test_a_damaged_folder_is_named_with_the_next_step_and_hides_no_other(app, ru
         shutil.rmtree(broken)
 
 
-def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypatch):
-    runs.write_text("")
-    see(app)
-    assert "The runs folder is no folder" in texts(app)
-    runs.unlink()
-    runs.mkdir()
-
-    def refuse(folder):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("zorba_core.study.comparison.run_folders.list_runs", refuse)
-    app.run()
-    assert "The runs folder cannot be read" in texts(app)
-    assert "Permission denied" in texts(app)
-
-
 def test_no_runs_lead_to_the_train_page_and_to_a_command(app):
     see(app)
     assert "No runs yet" in texts(app)
@@ -188,10 +171,3 @@ def test_a_dirty_checkout_is_pointed_out_beside_the_curves_and_at_the_run(app, r
     app.button(key="open_provenance").click().run()
     assert not app.exception
     assert "the commit below is not all that made this run" in texts(app)
-
-
-def test_what_all_runs_share_is_said_once(runs):
-    three_seeds(runs)
-    frame = table(folder_records(runs).records)
-    assert "dataset" not in frame
-    assert {"run", "seed", "best", "to target", "status"} <= set(frame)

@@ -15,15 +15,12 @@ import pytest
 from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
-from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.load import missing
 from zorba_core.data.task import TASKS, PublishedRows
 from zorba_core.engine.callbacks import RoundRecord
-from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.files import write_json
-from zorba_core.planning.methods import METHODS
 from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
@@ -116,32 +113,6 @@ def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, 
     assert allocation is None
     assert options["clients"] == 50
     assert not {"mu", "perturbations"} & set(options)
-
-
-def test_a_method_from_elsewhere_is_among_the_choices_and_trains(app, runs, monkeypatch):
-    monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
-    monkeypatch.setattr(ESTIMATORS, "_parts", dict(ESTIMATORS))
-    METHODS.register(MOMENTUM)
-    ESTIMATORS.register(CENTRAL)
-    started = []
-    monkeypatch.setattr(
-        "app.screens.train.form.start_training",
-        lambda folder, allocation, options, title: started.append(options) or write_job(runs),
-    )
-    train(app)
-    choice = app.segmented_control(key="train_method")
-    assert choice.options == [*(facts.title for facts in METHODS.values() if facts.name != "momentum"), "Momentum"]
-    assert "**Momentum**: the size of the block scalars carries over." in choice.help
-    choice.set_value("momentum").run()
-    app.button(key="train_start").click().run()
-    assert (started[0]["method"], started[0]["perturbations"], started[0]["lr"]) == ("momentum", 2, 1e-2)
-    assert "estimator" not in started[0]  # the default stays out of the command
-    app.segmented_control(key="train_method").set_value("fedit").run()
-    assert app.selectbox(key="train_estimator").disabled
-    app.segmented_control(key="train_method").set_value("momentum").run()
-    app.selectbox(key="train_estimator").select("central").run()
-    app.button(key="train_start").click().run()
-    assert started[1]["estimator"] == "central"
 
 
 def test_a_plan_of_other_blocks_than_the_model_has_leads_to_one_that_fits(app):

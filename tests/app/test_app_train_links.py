@@ -98,10 +98,3 @@ def test_a_folder_that_is_not_there_is_said_and_no_other_model_is_taken(app):
     train(app)
     assert "'/models/not-here' is no folder on this machine" in texts(app).replace("\\", "")
     assert "train_start" not in [button.key for button in app.button]
-
-
-def test_a_model_that_is_not_on_this_machine_is_named_before_another_is_shown(app):
-    app.query_params["train_model"] = "/models/opt-mine"
-    train(app)
-    (said,) = [toast.value for toast in app.toast]
-    assert said.startswith("Model: `/models/opt-mine` is not offered here; instead: opt-mini")
