@@ -117,6 +117,19 @@ def test_rows_that_cannot_be_used_get_one_sentence(app, tmp_path, content, says)
     assert not [button for button in app.button if button.label == "Start"]
 
 
+@pytest.mark.parametrize(
+    ("late", "says"),
+    [
+        (20, "40 rows, 2 labels: each on 20. Guessing one label is right in 50%."),
+        (10, "40 rows, 2 labels: most rows have lost (30), fewest late (10). Guessing the commonest is right in 75%."),
+    ],
+)
+def test_how_often_labels_occur_is_said(app, tmp_path, late, says):
+    rows = [f"the parcel number {n},{'late' if n < late else 'lost'}" for n in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]))
+    assert says in shown(asked(app, tmp_path / "rows.csv")).replace("\\", "")
+
+
 def test_another_file_begins_with_its_own_columns(app, tickets, tmp_path):
     asked(app, tickets)
     app.multiselect(key="train_columns").set_value(["message", "branch"]).run()
