@@ -36,12 +36,11 @@ SHORT = [{"text": f"remark {n}", "label": "good" if n % 2 else "bad"} for n in r
     [
         (LONG, {}, ["lose the end of their text: --seq-len"]),
         (LONG + SHORT, {"label_words": ("bad food", "good")}, ["the tokenizer splits 1 label words (bad food)"]),
-        ([*SHORT, {"text": "one", "label": "rare"}], {}, ["labels are uneven: rare has 1 row;", "no test row has the"]),
-        (SHORT, {}, ["tokens: --seq-len 16 is faster", "test rows: an accuracy is known to about"]),
+        ([*SHORT, {"text": "one", "label": "rare"}], {}, ["no test row has the label rare"]),
+        (SHORT, {}, ["tokens: --seq-len 16 is faster"]),
         ([row | {"output": row["text"]} for row in SHORT],
          {"prompt": "{text} {output} Write:", "answer": "output"}, ["contains output, the column of the answer"]),
         ([*SHORT, {"text": "remark 1", "label": "bad"}], {}, ["1 texts have two labels"]),
-        ([row | {"who": f"c{n % 80}"} for n, row in enumerate(SHORT)], {"client": "who"}, ["batches are smaller than"]),
     ],
 )  # fmt: skip
 def test_what_can_be_better_is_a_sentence_with_its_remedy(rows, said, advice, tiny_tokenizer):
@@ -55,8 +54,7 @@ def test_texts_beyond_what_a_model_reads_are_to_be_shorter(tiny_tokenizer):
     assert any("shorter texts, the model has no more positions" in line for line in report["recommendations"])
 
 
-def test_a_tokenizer_without_padding_and_start_token_trains_and_is_told_of(tiny_tokenizer):
+def test_a_tokenizer_without_padding_and_start_token_encodes(tiny_tokenizer):
     bare = PreTrainedTokenizerFast(tokenizer_object=tiny_tokenizer.backend_tokenizer, eos_token="</s>")
     task = task_for(pd.DataFrame(SHORT))
     assert len(encode(task, load_split(task), bare, 32)) > 200
-    assert "no token that starts a text" in " ".join(check_task(task, bare, 32)["recommendations"])

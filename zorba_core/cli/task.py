@@ -22,7 +22,7 @@ _DASH = "-"
 def check(
     data: str = typer.Argument(..., help="Rows, a task's TOML file, or the name of a built-in task."),
     task_options: dict[str, Any] = options_of(TaskOptions, without=("dataset", "data", "alpha"), make=dict),
-    settings: TrainSettings = options_of(TrainSettings, "seq_len", "batch_size", "seed"),
+    settings: TrainSettings = options_of(TrainSettings, "seq_len", "seed"),
     clients: int | None = typer.Option(None, help="Clients to divide the rows among, for --html."),
     alpha: float = typer.Option(1.0, help="Of the Dirichlet division, for --html."),
     html: Path | None = typer.Option(None, help="Write the picture of labels per client there."),
@@ -40,8 +40,7 @@ def check(
         task,
         load_tokenizer(options.model),
         settings.seq_len,
-        batch_size=settings.batch_size,
-        max_positions=max_positions(options.model),
+        max_positions(options.model),
     )
     if html is not None:
         _write_picture(html, task, options, clients, settings.seed, alpha)

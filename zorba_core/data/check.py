@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 SHOWN_PROMPTS = 3
 _MEASURED = 2_000  # rows, for lengths
-_FEW_TEST_ROWS = 100
-_UNEVEN = 10  # rows of the most frequent label to one of the rarest
 _STEP = 8  # of an advised seq_len
 
 
@@ -33,8 +31,6 @@ def check_task(
     task: Task,
     tokenizer: PreTrainedTokenizerBase,
     seq_len: int,
-    *,
-    batch_size: int = 8,
     max_positions: int | None = None,
 ) -> dict[str, Any]:
     """Facts about a task for a model's tokenizer, and ``recommendations``: a sentence each, none where all is well.
@@ -54,7 +50,7 @@ def check_task(
         "duplicates": _duplicates(task, train, test),
         "clients": dict(Counter(train[CLIENT])) if CLIENT in train else {},
     }
-    return {**report, "recommendations": _recommended(task, report, tokenizer, seq_len, batch_size, max_positions)}
+    return {**report, "recommendations": [*_recommended(task, report, seq_len, max_positions)]}
 
 
 def _prompts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> list[dict[str, Any]]:
@@ -141,29 +137,8 @@ def _duplicates(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> dict[str
     }
 
 
-def _rows(count: int) -> str:
-    return f"{count} row{'' if count == 1 else 's'}"
-
-
-def _recommended(
-    task: Task,
-    report: dict[str, Any],
-    tokenizer: PreTrainedTokenizerBase,
-    seq_len: int,
-    batch_size: int,
-    max_positions: int | None,
-) -> list[str]:
-    advice = [
-        *_of_lengths(report["lengths"], seq_len, max_positions),
-        *_of_labels(report["labels"]),
-        *_of_rows(task, report, batch_size),
-    ]
-    if tokenizer.bos_token_id is None:
-        advice.append("the tokenizer has no token that starts a text (BOS): prompts begin with their first word")
-    return advice
-
-
-def _of_lengths(lengths: dict[str, Any], seq_len: int, max_positions: int | None) -> Iterator[str]:
+def _recommended(task: Task, report: dict[str, Any], seq_len: int, max_positions: int | None) -> Iterator[str]:
+    lengths, labels = report["lengths"], report["labels"]
     measured, cut = lengths["measured_rows"], lengths["prompts_cut"]
     enough = min(-(-(lengths["p99"] + 1) // _STEP) * _STEP, max_positions or math.inf)
     if cut > measured // 100:
@@ -173,40 +148,20 @@ def _of_lengths(lengths: dict[str, Any], seq_len: int, max_positions: int | None
         yield f"99 of 100 rows have at most {lengths['p99']} tokens: --seq-len {enough} is faster"
     if lengths.get("answers_cut"):
         yield f"{lengths['answers_cut']} of {measured} answers lose their end: a larger --seq-len"
-
-
-def _of_labels(labels: list[dict[str, Any]]) -> Iterator[str]:
     split = [label["word"] for label in labels if len(label["tokens"]) > 1]
     if split:
         yield (
             f"the tokenizer splits {len(split)} label words ({', '.join(split[:5])}): words of one token are scored "
             "faster (--label-words)"
         )
-    counts = [label["train"] for label in labels]
-    if counts and max(counts) > _UNEVEN * max(1, min(counts)):
-        rare = min(labels, key=lambda label: label["train"])
-        yield f"labels are uneven: {rare['name']} has {_rows(rare['train'])}; accuracy will say little of it"
     untested = [label["name"] for label in labels if label["test"] == 0]
     if untested:
         yield f"no test row has the label {', '.join(untested[:5])}: more rows, or --test FILE"
-
-
-def _of_rows(task: Task, report: dict[str, Any], batch_size: int) -> Iterator[str]:
-    duplicates, clients = report["duplicates"], report["clients"]
-    tested = report["rows"][task.rows.evaluation_split]
     told = [column for column in task.text_columns if task.kind == "text" and column in task.answer_columns]
     if told:
         yield f"the prompt contains {told[0]}, the column of the answer: the model only copies it"
-    if tested < _FEW_TEST_ROWS:
-        yield f"{tested} test rows: an accuracy is known to about {100 / np.sqrt(tested):.0f} points"
+    duplicates = report["duplicates"]
     if duplicates["across_the_split"]:
         yield f"{duplicates['across_the_split']} test rows are training rows too: remove them from one file"
     if duplicates["texts_with_two_labels"]:
         yield f"{duplicates['texts_with_two_labels']} texts have two labels: decide for one"
-    if clients:
-        smallest = min(clients, key=clients.get)
-        if clients[smallest] < batch_size:
-            yield (
-                f"client {smallest} has {_rows(clients[smallest])}: its batches are smaller than "
-                f"--batch-size {batch_size}"
-            )
