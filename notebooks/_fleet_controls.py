@@ -86,7 +86,7 @@ def plan_of(request: Request) -> Plan:
         raise InvalidInputError(f"share of the card is {request.share}; it must be above 0 and at most 1")
     listed = read_fleet_table(request.clients.encode())
     spec = model_spec(request.model)
-    workload = Workload(request.batch_size, request.seq_len, request.dtype)
+    workload = Workload(batch_size=request.batch_size, seq_len=request.seq_len, dtype=request.dtype)
     everyone = Fleet(listed.names, listed.capacity_N_bytes * request.share)
     blocks = affordable_blocks(everyone.capacity_N_bytes, spec, workload)
     taken = np.flatnonzero(blocks >= 1)

@@ -42,7 +42,7 @@ def protocol_of(runs: pd.DataFrame) -> pd.DataFrame:
         "num_clients": "clients N",
         "alpha": "Dirichlet α",
         "rounds": "rounds",
-        "num_perturbations": "directions Q",
+        "directions": "directions Q",
         "batch_size": "batch B",
         "lr": "learning rate η",
         "mu": "μ",

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "zorba_core"
 # From the ground up; a room may import from rooms before it, and from itself.
-GROUND = ("errors", "lazy", "files", "registry", "fields")
+GROUND = ("errors", "lazy", "files", "registry", "checked")
 ROOMS = (*GROUND, "planning", "allocation", "engine", "data", "runs", "federation", "study", "plots", "report", "cli")
 CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
 CORE_LINES = 8_400

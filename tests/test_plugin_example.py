@@ -51,7 +51,7 @@ HELLO = Page("hello", "Hello", "Understand", ":material/waving_hand:", script=st
 FEDERATED = """
 import json, sys
 from dataclasses import replace
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -60,9 +60,10 @@ from zorba_core.federation.session import serve
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.runs.session import fine_tune
 model, folder = sys.argv[1:]
-settings = TrainSettings(method="momentum", estimator="central", rounds=4, num_perturbations=2, batch_size=2,
+settings = Settings(method="momentum", estimator="central", rounds=4, directions=2, batch_size=2,
                          seq_len=24, eval_every=2, eval_rows=8, lr=1e-3, target=None)
-config = RunConfig("tickets", model, ("bad", "good"), 3, 1.0, settings)
+config = RunConfig(dataset="tickets", model=model, label_words=("bad", "good"), num_clients=3, alpha=1.0,
+                   settings=settings)
 clients = {seat: Client(ClientSettings(seat=seat, blocks=blocks, model=model)) for seat, blocks in enumerate((3, 2, 1))}
 many = serve(config, ServerSettings(min_clients=3, start_timeout=0.01, deadline=1.0), InProcess(clients),
              runs_folder=f"{folder}/many", force=True)

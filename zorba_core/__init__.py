@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zorba_core.data.fleet_tables import read_fleet_table
     from zorba_core.data.task import TableRows, Task
     from zorba_core.data.task_file import read_task
-    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.engine.settings import Settings
     from zorba_core.errors import ZorbaError
     from zorba_core.planning.fleets import Fleet, uniform_fleet
     from zorba_core.planning.memory import GIB, Workload, total_bytes, whole_block_budgets
@@ -35,7 +35,7 @@ _HOME = {
     "zorba_core.planning.models": ("model_spec",),
     "zorba_core.runs": ("list_runs", "read_run"),
     "zorba_core.runs.session": ("fine_tune",),
-    "zorba_core.engine.settings": ("TrainSettings",),
+    "zorba_core.engine.settings": ("Settings",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -55,7 +55,7 @@ __all__ = [  # noqa: RUF022 - in the order of use: a model, a fleet, an allocati
     "Task",
     "TableRows",
     "read_task",
-    "TrainSettings",
+    "Settings",
     "fine_tune",
     "list_runs",
     "read_run",

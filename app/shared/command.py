@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 
 from app.shared.scenario import Scenario
 from zorba_core.cli.options import option_words
@@ -17,7 +16,7 @@ def as_command(scenario: Scenario, point: int | None = None) -> str:
     points = scenario.num_totals if scenario.by_total else scenario.num_reductions
     parts = (
         {"model": scenario.model, **fleet, "seed": scenario.seed},
-        asdict(scenario.workload),
+        scenario.workload.model_dump(),
         {"epsilons": points, "solver": scenario.solver, **by, "as_json": True},
     )
     words = (shlex.join(option_words("pareto", part)) for part in parts)

@@ -5,7 +5,6 @@ Everything that comes in is data from outside. No Streamlit here.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def with_uploaded_fleet(content: bytes, scenario: Scenario) -> Scenario:
             "`zorba pareto --fleet FILE` up to a million"
         )
     rows = tuple(zip(fleet.names, fleet.capacity_N_gib.tolist(), strict=True))
-    return replace(scenario, fleet_kind="table", table=rows)
+    return scenario.replace(fleet_kind="table", table=rows)
 
 
 def edited_rows(rows: tuple[Row, ...], edits: dict[str, Any]) -> tuple[Row, ...]:

@@ -6,19 +6,19 @@ Shapes: N clients.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import Field
 
 from zorba_core.allocation import (
     SOLVERS,
     Solver,
 )
 from zorba_core.allocation.pareto import TauMode
+from zorba_core.checked import Checked, OneOf
 from zorba_core.data.fleet_tables import fleet_from_frame
 from zorba_core.data.gpu_catalogue import MIXES, mix_fleet
-from zorba_core.errors import InvalidInputError
-from zorba_core.fields import like, setting
 from zorba_core.planning.fleets import (
     Fleet,
     lognormal_fleet,
@@ -28,6 +28,7 @@ from zorba_core.planning.fleets import (
     uniform_fleet,
 )
 from zorba_core.planning.memory import (
+    DTYPE_BYTES,
     GIB,
     Workload,
     psi_block_bytes,
@@ -59,50 +60,57 @@ _EPSILONS = (
     "for *exact*.)"
 )
 _TAU_MODES = ("vector", "client", "total")
+_SEED = "The same seed draws the same fleet and the same reductions."
 _FRACTION = "0: one block, 1: all blocks."
 _SPREAD = "Standard deviation, as a share of the range from one block to all blocks."
 _SIGMA = "Standard deviation of the logarithm of the VRAM: larger is more uneven."
 _CARD = "The part of each card's memory that its owner lets you use; the rest is for the system and for other programs."
 
 
-def _number(
-    default: float, low: float, high: float, key: str, label: str, help: str = "", step: float = 1, **more: Any
-) -> Any:
-    return setting(default, help, label=label, at_least=low, at_most=high, key=key, step=step, **more)
-
-
 @dataclass(frozen=True)
-class Scenario:
+class Control:
+    """How a field is shown: its short name in addresses and widgets, its label, and the step of a number."""
+
+    key: str
+    label: str
+    step: float = 1
+    percent: bool = False  # a share, shown and linked in whole percents
+
+
+def _number(default: float, low: float, high: float, help: str = "") -> Any:
+    return Field(default, ge=low, le=high, description=help)
+
+
+class Scenario(Checked):
     """Every choice that decides the trade-off, and nothing else. Fields that a fleet kind does not use are ignored."""
 
-    fleet_kind: str = setting("uniform", "", label="Fleet", choices=lambda: FLEET_KINDS, key="fleet")
-    model: str = setting("opt-125m", "", label="Model", choices=lambda: PRESETS, key="model")
-    batch_size: int = like(Workload, "batch_size", label="Batch B", at_most=4096, key="batch")
-    seq_len: int = like(Workload, "seq_len", label="Length L", at_most=65536, step=16, key="seq")
-    dtype: str = like(Workload, "dtype", label="Number format", key="dtype")
-    num_clients: int = _number(50, 1, 2_000, "clients", "Clients N", "How many clients take part.")
-    seed: int = _number(0, 0, 2**31 - 1, "seed", "Seed", "The same seed draws the same fleet and the same reductions.")
-    num_epsilons: int = _number(1000, 1, 5_000, "vectors", "Points E", _EPSILONS, 100)
-    tau_mode: str = setting("vector", "", label="VRAM is saved by", choices=lambda: _TAU_MODES, key="tau")
-    solver: str = setting(
-        "balanced", "Who finds the allocation.", label="Solver", choices=lambda: SOLVERS, key="solver"
-    )
-    leave_out_small: bool = setting(False, "", label="Leave out the too small", key="leave_out")
-    mean_fraction: float = _number(0.5, 0.0, 1.0, "mean", "Mean", _FRACTION, 0.05)
-    spread: float = _number(0.2, 0.01, 2.0, "spread", "Spread", _SPREAD, 0.05)
-    median_fraction: float = _number(0.25, 0.0, 1.0, "median", "Median", _FRACTION, 0.05)
-    sigma: float = _number(0.6, 0.05, 3.0, "sigma", "Sigma", _SIGMA, 0.05)
-    small_gib: float = _number(1.0, 0.1, 1024.0, "small", "Small (GiB)", step=0.5)
-    medium_gib: float = _number(1.5, 0.1, 1024.0, "medium", "Medium (GiB)", step=0.5)
-    large_gib: float = _number(2.0, 0.1, 1024.0, "large", "Large (GiB)", step=0.5)
-    medium_fraction: float = _number(0.3, 0.0, 1.0, "medium_share", "Share of medium GPUs", step=0.05, percent=True)
-    large_fraction: float = _number(0.3, 0.0, 1.0, "share", "Share of large GPUs", step=0.05, percent=True)
-    card_share: float = _number(0.9, 0.05, 1.0, "card", "Share of each card", _CARD, 0.05, percent=True)
-    table: tuple[tuple[object, object], ...] = ()  # rows (client, vram_gib), as typed
+    fleet_kind: Annotated[str, OneOf(lambda: FLEET_KINDS), Control("fleet", "Fleet")] = "uniform"
+    model: Annotated[str, OneOf(lambda: tuple(PRESETS)), Control("model", "Model")] = "opt-125m"
+    batch_size: Annotated[int, Control("batch", "Batch B")] = _number(8, 1, 4096, "Sequences of a batch, B.")
+    seq_len: Annotated[int, Control("seq", "Length L", 16)] = _number(128, 1, 65536, "Tokens of a sequence, L.")
+    dtype: Annotated[str, OneOf(lambda: tuple(DTYPE_BYTES)), Control("dtype", "Number format")] = "float32"
+    num_clients: Annotated[int, Control("clients", "Clients N")] = _number(50, 1, 2_000, "How many clients take part.")
+    seed: Annotated[int, Control("seed", "Seed")] = _number(0, 0, 2**31 - 1, _SEED)
+    num_epsilons: Annotated[int, Control("vectors", "Points E", 100)] = _number(1000, 1, 5_000, _EPSILONS)
+    tau_mode: Annotated[str, OneOf(lambda: _TAU_MODES), Control("tau", "VRAM is saved by")] = "vector"
+    solver: Annotated[str, OneOf(lambda: tuple(SOLVERS)), Control("solver", "Solver")] = "balanced"
+    leave_out_small: Annotated[bool, Control("leave_out", "Leave out the too small")] = False
+    mean_fraction: Annotated[float, Control("mean", "Mean", 0.05)] = _number(0.5, 0.0, 1.0, _FRACTION)
+    spread: Annotated[float, Control("spread", "Spread", 0.05)] = _number(0.2, 0.01, 2.0, _SPREAD)
+    median_fraction: Annotated[float, Control("median", "Median", 0.05)] = _number(0.25, 0.0, 1.0, _FRACTION)
+    sigma: Annotated[float, Control("sigma", "Sigma", 0.05)] = _number(0.6, 0.05, 3.0, _SIGMA)
+    small_gib: Annotated[float, Control("small", "Small (GiB)", 0.5)] = _number(1.0, 0.1, 1024.0)
+    medium_gib: Annotated[float, Control("medium", "Medium (GiB)", 0.5)] = _number(1.5, 0.1, 1024.0)
+    large_gib: Annotated[float, Control("large", "Large (GiB)", 0.5)] = _number(2.0, 0.1, 1024.0)
+    medium_fraction: Annotated[float, Control("medium_share", "Share of medium GPUs", 0.05, True)] = _number(0.3, 0, 1)
+    large_fraction: Annotated[float, Control("share", "Share of large GPUs", 0.05, True)] = _number(0.3, 0, 1)
+    card_share: Annotated[float, Control("card", "Share of each card", 0.05, True)] = _number(0.9, 0.05, 1.0, _CARD)
+    table: tuple[tuple[Any, Any], ...] = ()
+    """Rows (client, vram_gib), as typed."""
 
     @property
     def workload(self) -> Workload:
-        return Workload(self.batch_size, self.seq_len, self.dtype)
+        return Workload(batch_size=self.batch_size, seq_len=self.seq_len, dtype=self.dtype)
 
     @property
     def model_spec(self) -> ModelSpec:
@@ -159,9 +167,7 @@ class Scenario:
             )
         if self.fleet_kind in MIXES:
             return mix_fleet(self.fleet_kind, self.num_clients, self.seed, self.card_share)
-        if self.fleet_kind == "table":
-            return fleet_from_frame(pd.DataFrame(list(self.table), columns=["client", "vram_gib"], dtype=object))
-        raise InvalidInputError(f"unknown fleet {self.fleet_kind!r}; choose one of {', '.join(FLEET_KINDS)}")
+        return fleet_from_frame(pd.DataFrame(list(self.table), columns=["client", "vram_gib"], dtype=object))
 
 
 def block_gib(scenario: Scenario) -> tuple[float, float]:

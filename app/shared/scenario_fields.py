@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from app.shared.scenario import Scenario
+from app.shared.scenario import Control, Scenario
+from zorba_core.checked import bound_of, choices_of, kind_of
 from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import InvalidInputError
-from zorba_core.fields import Choices, declared
 
 MAX_ROWS = 20_000
 
@@ -23,15 +24,20 @@ class Limits:
     step: float = 1
 
 
-_FIELDS = declared(Scenario)
+_FIELDS = {name: field for name, field in Scenario.model_fields.items() if name != "table"}
+_CONTROLS = {
+    name: next(part for part in field.metadata if isinstance(part, Control)) for name, field in _FIELDS.items()
+}
 # By the field of the scenario: its name in links and the key of its widget; how the names that it may have are listed
 # (when asked: a registry may have gained one); its bounds.
-KEYS: Mapping[str, str] = {name: field.key for name, field in _FIELDS.items()}
-CHOICES: Mapping[str, Choices] = {name: field.choices for name, field in _FIELDS.items() if field.choices is not None}
+KEYS: Mapping[str, str] = {name: control.key for name, control in _CONTROLS.items()}
+CHOICES: Mapping[str, Callable[[], Mapping[str, str]]] = {
+    name: partial(choices_of, field) for name, field in _FIELDS.items() if choices_of(field)
+}
 LIMITS: Mapping[str, Limits] = {
-    name: Limits(field.at_least, field.at_most, field.step)
+    name: Limits(bound_of(field, "ge"), bound_of(field, "le"), _CONTROLS[name].step)
     for name, field in _FIELDS.items()
-    if field.at_most is not None
+    if bound_of(field, "le") is not None
 }
 TAU_LABELS = {
     "vector": "one reduction τ for all",
@@ -39,7 +45,7 @@ TAU_LABELS = {
     "total": "a limit on the total only",
 }
 # Shown and linked as whole percents.
-PERCENT = frozenset(name for name, field in _FIELDS.items() if field.percent)
+PERCENT = frozenset(name for name, control in _CONTROLS.items() if control.percent)
 _COMMON = ("fleet_kind", "seed", "leave_out_small", "model", "batch_size", "seq_len", "dtype")
 _SEARCH = ("solver", "num_epsilons", "tau_mode")
 _OF_KIND: Mapping[str, tuple[str, ...]] = {
@@ -59,7 +65,7 @@ def used_fields(scenario: Scenario) -> tuple[str, ...]:
 
 
 def is_whole(name: str) -> bool:
-    return _FIELDS[name].kind is int
+    return kind_of(_FIELDS[name])[0] is int
 
 
 def default(name: str) -> Any:
@@ -74,10 +80,7 @@ def checked(name: str, value: Any) -> Any:
     """
     if name == "table":
         return _rows(value)
-    if is_whole(name) and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    _FIELDS[name].check(value)
-    return _FIELDS[name].kind(value)
+    return getattr(Scenario(**{name: value}), name)
 
 
 def _rows(value: Any) -> tuple[tuple[object, object], ...]:

@@ -11,7 +11,6 @@ import csv
 import io
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from app.shared.scenario import Scenario
@@ -54,7 +53,7 @@ def scenario_from_link(parameters: Mapping[str, str]) -> tuple[Scenario, list[st
     scenario = Scenario(**fields)
     if ROWS in parameters and scenario.fleet_kind == "table":
         try:
-            scenario = replace(scenario, table=checked("table", _unpacked(parameters[ROWS])))
+            scenario = scenario.replace(table=checked("table", _unpacked(parameters[ROWS])))
         except (InvalidInputError, ValueError, zlib.error, binascii.Error, csv.Error):
             ignored.append(ROWS)
     return scenario, ignored

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -23,7 +22,6 @@ from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
 from zorba_core.allocation import SOLVERS
 from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import ZorbaError
-from zorba_core.fields import declared
 from zorba_core.planning.memory import DTYPE_BYTES
 from zorba_core.planning.models import PRESETS
 
@@ -40,7 +38,7 @@ __all__ = [
 ]
 
 _SCENARIO, _IGNORED, _LONG_TABLE = "scenario", "ignored_parameters", "table_too_long_for_a_link"
-_HELP = {name: field.full_help() or None for name, field in declared(Scenario).items()}
+_HELP = {name: field.description or None for name, field in Scenario.model_fields.items()}
 
 
 def current() -> Scenario:
@@ -50,7 +48,7 @@ def current() -> Scenario:
 
 def update(**fields: Any) -> Scenario:
     """Change fields of the scenario in this run; the address follows."""
-    st.session_state[_SCENARIO] = replace(current(), **fields)
+    st.session_state[_SCENARIO] = current().replace(**fields)
     _write_address(current())
     return current()
 
@@ -71,7 +69,7 @@ def begin() -> None:
         opened()
         st.session_state[_IGNORED] = ignored
     elif scenario.fleet_kind == "table" and ROWS not in st.query_params:
-        scenario = replace(scenario, table=st.session_state.get(_LONG_TABLE, ()))
+        scenario = scenario.replace(table=st.session_state.get(_LONG_TABLE, ()))
     st.session_state[_SCENARIO] = scenario
 
 
@@ -124,7 +122,7 @@ def _take_over(name: str, key: str) -> None:
         _start_table()
     if name in LIMITS and is_whole(name):
         value = int(value)
-    st.session_state[_SCENARIO] = replace(current(), **{name: value / 100 if name in PERCENT else value})
+    st.session_state[_SCENARIO] = current().replace(**{name: value / 100 if name in PERCENT else value})
 
 
 def side_by_side(place: Any, names: Sequence[tuple[str, str]]) -> None:

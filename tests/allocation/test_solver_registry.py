@@ -170,7 +170,7 @@ def test_commands_take_it_by_name(dice, command):
 @pytest.mark.slow
 def test_a_run_trains_what_it_allocated(dice, tmp_path):
     run = (
-        "train --clients 4 --budgets 6,5,3,2 --solver dice --rounds 2 --eval-every 2 --eval-rows 16 --perturbations 2 "
+        "train --clients 4 --budgets 6,5,3,2 --solver dice --rounds 2 --eval-every 2 --eval-rows 16 --directions 2 "
         f"--batch-size 2 --seq-len 16 --runs-folder {tmp_path} --json"
     )
     trained = CliRunner().invoke(build_app(), run.split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -173,7 +172,7 @@ def test_clients_that_are_too_small_are_named_and_can_be_left_out(app):
     assert "14 of 20 clients cannot hold" in texts(app)
     assert set(app.dataframe[0].value["client"]) <= {f"client-{n}" for n in range(20)}
     assert not app.metric
-    app.session_state["scenario"] = replace(app.session_state["scenario"], leave_out_small=True)
+    app.session_state["scenario"] = app.session_state["scenario"].replace(leave_out_small=True)
     app.run()
     assert not app.warning
     assert "14 clients are too small for one block by the paper's model and left out" in texts(app)

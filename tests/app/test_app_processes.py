@@ -23,7 +23,7 @@ ALLOCATION = Allocation(np.tile(np.eye(3, dtype=bool), (4, 1)))  # 12 blocks, 3 
 OPTIONS = {
     "model": "opt-mini",
     "dataset": "toy-reviews",
-    "perturbations": 2,
+    "directions": 2,
     "batch_size": 2,
     "seq_len": 32,
     "eval_every": 5,

@@ -92,7 +92,7 @@ def test_runs_that_a_filter_hides_stay_picked_and_the_others_are_a_press_away(ap
         ("lr=0.01", [0.01]),
         ("LR=1e-2", [0.01]),
         ("--batch-size=8", [0.01, 0.02]),
-        ("perturbations=2 lr=0.02", [0.02]),
+        ("directions=2 lr=0.02", [0.02]),
         ("method=zorba status=finished", [0.01, 0.02]),
         ("solver=exact", [0.02]),
         ("lr=0.0", []),

@@ -112,7 +112,7 @@ def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, 
     allocation, options = started[0]
     assert allocation is None
     assert options["clients"] == 50
-    assert not {"mu", "perturbations"} & set(options)
+    assert not {"mu", "directions"} & set(options)
 
 
 def test_a_plan_of_other_blocks_than_the_model_has_leads_to_one_that_fits(app):

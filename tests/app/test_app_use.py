@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import see, texts, write_run
 from zorba_core.allocation import Allocation
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.plots import answer_figure, clients_figure, confusion_figure
 from zorba_core.runs.session import fine_tune
 
@@ -70,7 +70,7 @@ def test_a_run_without_what_a_model_is_made_of_offers_nothing(app, tmp_path, mon
 @pytest.fixture(scope="module")
 def writing(tiny_opt_folder, tmp_path_factory):
     """A run whose answers are written."""
-    settings = TrainSettings(rounds=1, num_perturbations=1, batch_size=2, seq_len=40, eval_rows=8, mu=1e-2)
+    settings = Settings(rounds=1, directions=1, batch_size=2, seq_len=40, eval_rows=8, mu=1e-2)
     return fine_tune(
         Allocation(np.ones((3, 2), dtype=bool)),
         dataset="toy-verdicts",

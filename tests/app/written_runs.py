@@ -13,7 +13,7 @@ from zorba_core.runs.writer import RunWriter
 
 def write_run(folder, accuracy, *, dirty=False, finished=True, name="toy", vram=1.5, **config):
     allocation = Allocation(np.array([[1, 0, 1], [1, 1, 0]]))
-    asked = {"dataset": "toy-reviews", "model": "opt-mini", "target": 0.7, "num_perturbations": 2, "num_seeds": 8}
+    asked = {"dataset": "toy-reviews", "model": "opt-mini", "target": 0.7, "directions": 2, "num_seeds": 8}
     writer = RunWriter(folder, name, {**asked, **config}, {"torch": "2.13.0", "git_dirty": dirty}, allocation)
     for t, value in enumerate(accuracy):
         writer.on_round(RoundRecord(t, 0.5 if t else None, 1 - value, value, 1.5 * t, 33 * t, 6 * t, 18 * t))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
 from zorba_core.runs.session import fine_tune
 
@@ -26,7 +26,7 @@ MORE = [("toy-reviews", "blocks", 60, 0.01), ("sst2", "lora", 60, 0.1), ("sst2",
 
 def measure(task: str, train: str, rounds: int, lr: float) -> dict[str, object]:
     """One run of four clients with all twelve blocks each."""
-    settings = TrainSettings(
+    settings = Settings(
         train=train, rounds=rounds, lr=lr, direction="rademacher", seq_len=48, eval_every=20, eval_rows=EVAL_ROWS
     )
     everything = Allocation(np.ones((12, CLIENTS), bool))
@@ -39,7 +39,7 @@ def measure(task: str, train: str, rounds: int, lr: float) -> dict[str, object]:
         "lr": lr,
         "rounds": rounds,
         "clients": CLIENTS,
-        "settings": {"direction": "rademacher", "Q": settings.num_perturbations, "B": 8, "L": 48, "seed": 0},
+        "settings": {"direction": "rademacher", "Q": settings.directions, "B": 8, "L": 48, "seed": 0},
         "evaluation_rows": EVAL_ROWS,
         "accuracy_before": summary["initial_accuracy"],
         "accuracy_after": summary["final_accuracy"],

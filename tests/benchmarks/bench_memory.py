@@ -23,7 +23,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
@@ -49,7 +49,7 @@ def measure(active: int, device: str) -> dict[str, object]:
     # The active blocks are spread over the depth, as an allocation spreads them.
     A_MN = np.zeros((network.num_blocks, 1), bool)
     A_MN[np.linspace(0, network.num_blocks - 1, active).round().astype(int)] = True
-    settings = TrainSettings(batch_size=BATCH_SIZE, seq_len=SEQ_LEN, num_perturbations=1, device=device)
+    settings = Settings(batch_size=BATCH_SIZE, seq_len=SEQ_LEN, directions=1, device=device)
     directions = Directions("rademacher", network.sizes_M, dtype=network.dtype, device=network.device)
     seeds_Q = np.array([7], np.uint32)
     network(batch.token_ids_RL[:1, :8], batch.last_R[:1] * 0)  # loads the libraries' code and buffers
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("file", nargs="?", type=Path, default=Path("artifacts/benchmarks/memory.json"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
-    spec, workload = model_spec("opt-125m"), Workload(BATCH_SIZE, SEQ_LEN)
+    spec, workload = model_spec("opt-125m"), Workload(batch_size=BATCH_SIZE, seq_len=SEQ_LEN)
     # Freed memory goes back at once, else glibc keeps some of it and the heap's holes are measured along.
     os.environ["MALLOC_MMAP_THRESHOLD_"] = str(2**16)
     rows = []

@@ -21,7 +21,6 @@ import itertools
 import statistics
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,7 +40,7 @@ from zorba_core.study.bench.common import LABEL_IDS, client_batches, take_turns
 from zorba_core.study.bench.settings import BenchSettings
 
 OUT = Path(__file__).resolve().parents[2] / "artifacts" / "benchmarks" / "peer.json"
-SETTINGS = BenchSettings(num_clients=20, total_blocks=80, direction="gaussian", repeats=3)
+SETTINGS = BenchSettings(clients=20, total=80, direction="gaussian", repeats=3)
 LR = 1e-7  # so small that the timed model stays what it was
 
 
@@ -69,7 +68,7 @@ def peer_round(batches_N: list[Encoded]) -> Callable[[], float]:
         estimator = random_gradient_estimator_splitted.RandomGradientEstimatorBatch(
             iter(trained),
             mu=SETTINGS.mu,
-            num_pert=SETTINGS.num_perturbations,
+            num_pert=SETTINGS.directions,
             grad_estimate_method=method,
             device="cpu",
         )
@@ -105,7 +104,7 @@ def own_rounds(batches_N: list[Encoded]) -> dict[str, Callable[[], float]]:
 
     def by(estimator: str, A_MN: np.ndarray) -> Callable[[], float]:
         network = Blocks(load_model(SETTINGS.model), LABEL_IDS)
-        settings = replace(SETTINGS.run_settings, lr=LR, estimator=estimator)
+        settings = SETTINGS.run_settings.replace(lr=LR, estimator=estimator)
         allocation, state = Allocation(A_MN), init(network, settings)
 
         def run() -> float:
@@ -116,7 +115,7 @@ def own_rounds(batches_N: list[Encoded]) -> dict[str, Callable[[], float]]:
         return run
 
     M, N = Blocks(load_model(SETTINGS.model), LABEL_IDS).num_blocks, len(batches_N)
-    problem = AllocationProblem(np.full(N, M), M, total=SETTINGS.total_blocks)
+    problem = AllocationProblem(np.full(N, M), M, total=SETTINGS.total)
     matrices = {
         "full": np.ones((M, N), dtype=bool),
         "balanced T=80": solve(problem, "balanced").allocation.A_MN,
@@ -151,8 +150,8 @@ def main() -> None:
         times = take_turns(rounds, SETTINGS)
     theirs = times["DeComFL's code"]
     result = {
-        "settings": {name: getattr(SETTINGS, name) for name in ("model", "num_clients", "batch_size", "seq_len", "mu")}
-        | {"num_perturbations": SETTINGS.num_perturbations, "direction": SETTINGS.direction, "trained": "blocks"},
+        "settings": {name: getattr(SETTINGS, name) for name in ("model", "clients", "batch_size", "seq_len", "mu")}
+        | {"directions": SETTINGS.directions, "direction": SETTINGS.direction, "trained": "blocks"},
         "peer": {"code": "https://github.com/ZidongLiu/DeComFL", "commit": asked.commit, "license": "Apache-2.0"},
         "environment": describe(SETTINGS.run_settings),
         "clock": SETTINGS.clock_name,

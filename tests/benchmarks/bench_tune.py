@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.data.task import get_task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
 from zorba_core.files import read_json, write_json
 from zorba_core.runs.environment import describe
@@ -33,11 +32,11 @@ DEFAULT_FILE = Path("artifacts/benchmarks/tune.json")
 MODELS, TASKS, SEEDS, ROUNDS, CLIENTS, BLOCKS = ("opt-mini", "llama-mini"), ("sst2", "toy-reviews"), (0, 1), 30, 5, 6
 RATES = tuple(float(f"{0.02 * 1.4**k:.3g}") for k in (0, -1, 1, -2, -3, 2, 3))
 JUDGED = (24, 27, 30)
-SETTINGS = TrainSettings(rounds=ROUNDS, batch_size=4, seq_len=64, eval_rows=200, estimator="exact")
+SETTINGS = Settings(rounds=ROUNDS, batch_size=4, seq_len=64, eval_rows=200, estimator="exact")
 
 
 def opened(model: str, task: str, seed: int):
-    settings = replace(SETTINGS, seed=seed)
+    settings = SETTINGS.replace(seed=seed)
     network, tokenizer = open_network(get_task(task), model, None, settings)
     rows, _ = divide_rows(get_task(task), tokenizer, CLIENTS, 1.0, settings)
     allocation = solve(AllocationProblem([BLOCKS] * CLIENTS, network.num_blocks)).allocation
@@ -47,7 +46,7 @@ def opened(model: str, task: str, seed: int):
 def run_of(model: str, task: str, seed: int, lr: float, parts: tuple) -> dict[str, Any]:
     network, allocation, rows, settings = parts
     base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
-    settings, losses = replace(settings, lr=lr), []
+    settings, losses = settings.replace(lr=lr), []
     state, initial = init(network, settings), evaluate(network, rows.evaluation).loss
     try:
         for t in range(1, ROUNDS + 1):

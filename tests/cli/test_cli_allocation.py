@@ -93,7 +93,7 @@ def test_objective_v_is_proven_by_balanced(zorba):
         ("allocate --fleet no-such.csv", "does not exist"),
         ("allocate", "give --budgets"),
         ("allocate --model gpt-9 --clients 3", "unknown model"),
-        ("allocate --budgets 2,2 --blocks 2 --solver simplex", "unknown solver"),
+        ("allocate --budgets 2,2 --blocks 2 --solver simplex", "--solver is 'simplex'"),
         ("allocate --budgets 2,2 --blocks 2 --total 3 --solver lexicographic", "cannot honour a total"),
         ("allocate --budgets 2,2 --blocks 2 --save a.xlsx", ".npz, .json or .csv"),
         ("pareto --epsilons 0", "number of epsilons"),

@@ -49,7 +49,7 @@ def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt
         "32",
         "--eval-rows",
         "8",
-        "--perturbations",
+        "--directions",
         "2",
         "--force",
     )

@@ -32,7 +32,7 @@ def zorba(monkeypatch, capsys):
 def tiny(tiny_opt_folder, tmp_path) -> list[str]:
     """Options of a run that takes a moment: three blocks, toy reviews, few rounds."""
     where = ["--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path / "runs")]
-    size = ["--batch-size", "2", "--perturbations", "2", "--num-seeds", "8", "--eval-rows", "20", "--eval-every", "2"]
+    size = ["--batch-size", "2", "--directions", "2", "--num-seeds", "8", "--eval-rows", "20", "--eval-every", "2"]
     return where + size
 
 
@@ -97,7 +97,7 @@ def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path, block
 
 @pytest.mark.slow
 def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tiny, tmp_path):
-    options = [*tiny[:6], *tiny[8:]]  # without --perturbations
+    options = [*tiny[:6], *tiny[8:]]  # without --directions
     for method, work in (("zorba", 11), ("decomfl", 2), ("fedzo", 2), ("fedit", 3)):
         code, out, _ = zorba(
             "train", "--method", method, *options, "--num-seeds", "16", "--clients", "3", "--rounds", "2"
@@ -127,14 +127,14 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--dataset", "mnist"], "unknown dataset 'mnist'"),
+        (["--dataset", "mnist"], "--dataset is 'mnist'; choose one of sst2"),
         (["--model", "no-such"], "unknown model 'no-such'"),
         (["--lr", "nan"], "lr is nan"),
         (["--lr", "-1"], "lr is -1.0"),
         (["--lr", "1e30"], "these settings cannot learn"),
         (["--estimator", "magic"], "estimator is 'magic'; choose one of cohort"),
         (["--participation", "0"], "participation is 0.0"),
-        (["--outlier-ratio", "1"], "outlier_ratio is 1.0"),
+        (["--outlier-ratio", "1"], "--outlier-ratio is 1.0"),
         (["--mu", "0"], "mu is 0.0"),
         (["--rounds", "0"], "rounds is 0"),
         (["--clients", "0"], "--clients is 0"),
@@ -145,11 +145,11 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
         (["--fleet", "none.csv"], "'none.csv' does not exist"),
         (["--label-words", "good,goodness"], "begins (or is) the label word"),
         (["--seq-len", "65"], "64 positions"),
-        (["--solver", "magic"], "unknown solver 'magic'"),
-        (["--perturbations", "9"], "more seeds or fewer perturbations"),
+        (["--solver", "magic"], "--solver is 'magic'; choose one of"),
+        (["--directions", "9"], "more seeds or fewer directions"),
         (["--name", "a/b"], "run name 'a/b'"),
-        (["--method", "fedavg"], "unknown method 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
-        (["--method", "fedit"], "num_perturbations is 2 and fedit takes the gradient"),
+        (["--method", "fedavg"], "--method is 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
+        (["--method", "fedit"], "directions is 2 and fedit takes the gradient"),
         (["--method", "decomfl", "--solver", "exact"], "--solver is for --method zorba; decomfl activates every block"),
         (["--method", "fedzo", "--allocation", "a.npz"], "--allocation is for --method zorba; fedzo activates every"),
         (["--allocation", "a.npz"], "allocation file 'a.npz' does not exist"),

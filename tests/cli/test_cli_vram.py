@@ -25,7 +25,7 @@ def test_vram_prints_one_json_object_and_nothing_else():
         (("--total-blocks", "10"), "total blocks is 10"),
         (("--model", "opt-9000b"), "unknown model 'opt-9000b'"),
         (("--method", "lora"), "unknown method 'lora'"),
-        (("--dtype", "int4", "--total-blocks", "300"), "unknown dtype 'int4'"),
+        (("--dtype", "int4", "--total-blocks", "300"), "--dtype is 'int4'"),
     ],
 )
 def test_a_wrong_request_gets_one_line_on_stderr_and_status_2(arguments, says):

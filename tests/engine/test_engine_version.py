@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from zorba_core.allocation import Allocation
 from zorba_core.engine import noise
 from zorba_core.engine.engine_version import ENGINE_VERSION
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.runs.session import fine_tune
 
 # Of this arithmetic: PyTorch 2.13.0 on a processor with AVX-512 and AMX, one thread.
@@ -51,9 +51,9 @@ def test_the_same_config_ends_with_the_bits_of_this_engine_version(tmp_path, dir
         pytest.skip(f"pinned for machines that round as {ARITHMETIC} does; this one rounds as {here}")
     A_MN = np.zeros((12, 4), dtype=bool)
     A_MN[:, 0], A_MN[3:7, 1], A_MN[6:, 2], A_MN[11, 3] = True, True, True, True
-    settings = TrainSettings(
+    settings = Settings(
         rounds=3,
-        num_perturbations=2,
+        directions=2,
         num_seeds=16,
         eval_rows=16,
         eval_every=3,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.runs import Run
 from zorba_core.runs.session import fine_tune
 
 # Four clients with four of the twelve blocks each.
 ALLOCATION = solve(AllocationProblem(np.full(4, 4), num_blocks=12)).allocation
-SETTINGS = TrainSettings(rounds=6, eval_every=6, eval_rows=150)
+SETTINGS = Settings(rounds=6, eval_every=6, eval_rows=150)
 
 
 def losses(run: Run) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from zorba_core.engine.direction_kinds import DirectionKind
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
 SHAPES = (((40, 30), (40,), (7, 50)), ((500, 400),))
@@ -40,10 +40,10 @@ def test_a_matrix_moves_along_products_of_two_vectors_and_a_vector_along_its_own
 def test_rank_one_is_the_default_and_settings_choose_it(make_tiny_model):
     network = Blocks(make_tiny_model("opt"), LABELS)
     for rank in (1, 4):
-        directions = directions_of(network, TrainSettings(direction="low-rank", rank=rank))
+        directions = directions_of(network, Settings(direction="low-rank", rank=rank))
         matrix = directions.block(0, 1)[: 16 * 16].view(16, 16)  # a block's first parameter: keys' 16 x 16
         assert torch.linalg.matrix_rank(matrix.double(), rtol=1e-5) == rank
-    assert TrainSettings().rank == 1
+    assert Settings().rank == 1
 
 
 @pytest.mark.parametrize("rank", [1, 2])
@@ -77,9 +77,9 @@ def test_an_update_moves_the_weights_by_a_sum_of_the_directions(make_tiny_model)
 
 def test_a_rank_belongs_to_low_rank_directions():
     with pytest.raises(InvalidInputError, match=r"rank is 2 and the direction is gaussian.*use direction low-rank"):
-        TrainSettings(rank=2)
+        Settings(rank=2)
     with pytest.raises(InvalidInputError, match="rank is 0"):
-        TrainSettings(direction="low-rank", rank=0)
+        Settings(direction="low-rank", rank=0)
 
 
 def test_a_kind_of_factors_cannot_have_a_norm():

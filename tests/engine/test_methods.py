@@ -18,18 +18,18 @@ from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.rounds import FederatedRows, RoundContext, client_batch
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.methods import METHODS
 from zorba_core.runs.preflight import preflight
 
 FULL = Allocation(np.ones((3, 4), dtype=bool))
-SETTINGS = TrainSettings(rounds=4, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
+SETTINGS = Settings(rounds=4, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
 BASELINES = ("decomfl", "fedzo", "fedit")
 
 
-def of(method: str, **changes) -> TrainSettings:
-    return dataclasses.replace(SETTINGS.for_method(method, changes.pop("num_perturbations", None)), **changes)
+def of(method: str, **changes) -> Settings:
+    return SETTINGS.replace(method=method, **{"directions": None, **changes})
 
 
 def rows_of_two_kinds(count: int, seed: int) -> Encoded:
@@ -61,23 +61,23 @@ def test_one_table_names_the_methods_everywhere():
 
 
 def test_the_number_of_directions_is_the_papers_unless_given():
-    assert [of(method).num_perturbations for method in METHODS] == [10, 1, 1, 0]
-    assert of("decomfl", num_perturbations=10).num_perturbations == 10
-    assert dataclasses.replace(of("fedzo", num_perturbations=3), lr=1.0).num_perturbations == 3
+    assert [of(method).directions for method in METHODS] == [10, 1, 1, 0]
+    assert of("decomfl", directions=10).directions == 10
+    assert of("fedzo", directions=3).replace(lr=1.0).directions == 3
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"method": "fedavg"}, "unknown method 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
-        ({"method": "fedit", "num_perturbations": 3}, "num_perturbations is 3 and fedit takes the gradient"),
+        ({"method": "fedavg"}, "method is 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
+        ({"method": "fedit", "directions": 3}, "directions is 3 and fedit takes the gradient"),
         ({"method": "fedit", "estimator": "exact"}, "estimator is exact and fedit takes the gradient"),
-        ({"method": "decomfl", "num_perturbations": 0}, "num_perturbations is 0; it must be at least 1"),
+        ({"method": "decomfl", "directions": 0}, "directions is 0; it must be at least 1"),
     ],
 )
 def test_what_does_not_go_together_is_named(fields, words):
     with pytest.raises(InvalidInputError, match=words):
-        TrainSettings(**fields)
+        Settings(**fields)
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -98,7 +98,7 @@ def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_net
 
 def test_decomfl_is_zorba_with_every_block_active(new_network, rows):
     ends = []
-    for settings in (of("decomfl", num_perturbations=3), of("zorba", num_perturbations=3)):
+    for settings in (of("decomfl", directions=3), of("zorba", directions=3)):
         network = new_network()
         run(network, FULL, rows, settings)
         ends.append(network.weights_sha256())
@@ -128,7 +128,7 @@ def test_no_two_clients_of_fedzo_share_a_direction_and_none_is_a_shared_one():
 
 def test_a_round_of_fedzo_averages_the_clients_own_estimates(new_network, rows):
     """w <- w - lr (1/N) sum_n (1/Q) sum_q rho[n, q] v_nq, each rho from the two losses that define it."""
-    network, settings = new_network(dtype=torch.float64), of("fedzo", num_perturbations=2, dtype="float64", mu=1e-4)
+    network, settings = new_network(dtype=torch.float64), of("fedzo", directions=2, dtype="float64", mu=1e-4)
     before_M = weights(network)
     state, result = step(init(network, settings), network, FULL, rows, settings)
     after_M = weights(network)
@@ -228,7 +228,7 @@ def test_preflight_measures_the_step_that_each_method_takes(new_network, rows):
         start = weights(network)
         strides = []
         for seed in range(12):
-            again = dataclasses.replace(settings, seed=seed)
+            again = settings.replace(seed=seed)
             step(init(network, again), network, FULL, rows, again)
             moved = torch.cat(weights(network)) - torch.cat(start)
             strides.append(float(moved.norm() / torch.cat(start)[moved != 0].norm()))

@@ -20,11 +20,11 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import run
 from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
 FULL = Allocation(np.ones((3, 2), dtype=bool))
-SETTINGS = TrainSettings(rounds=2, num_perturbations=2, num_seeds=16, batch_size=4, seq_len=8, lr=1e-3, target=None)
+SETTINGS = Settings(rounds=2, directions=2, num_seeds=16, batch_size=4, seq_len=8, lr=1e-3, target=None)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def weights_of(make_tiny_model):
     def train(**changes) -> str:
         network = Blocks(make_tiny_model("opt"), [70, 71])
         held = FederatedRows(rows(20, 1), [np.arange(10), np.arange(10, 20)], rows(8, 2))
-        run(network, FULL, held, dataclasses.replace(SETTINGS, **changes))
+        run(network, FULL, held, SETTINGS.replace(**changes))
         return network.weights_sha256()
 
     return train
@@ -52,7 +52,7 @@ def weights_of(make_tiny_model):
 
 def test_a_registered_estimator_trains_by_its_name(weights_of):
     with pytest.raises(InvalidInputError, match="estimator is 'central'; choose one of cohort, reference, exact"):
-        TrainSettings(estimator="central")
+        Settings(estimator="central")
     ESTIMATORS.register(CENTRAL)
     assert weights_of(estimator="central") == weights_of(estimator="central")
     assert weights_of(estimator="central") not in (weights_of(estimator="reference"), weights_of(estimator="exact"))
@@ -62,8 +62,8 @@ def test_what_an_estimator_can_do_decides_which_settings_it_takes():
     ESTIMATORS.register(CENTRAL)
     ESTIMATORS.register(dataclasses.replace(CENTRAL, name="dual", exact=True))
     with pytest.raises(InvalidInputError, match="estimator is dual and fedit takes the gradient"):
-        TrainSettings(method="fedit", estimator="dual")
-    assert TrainSettings(method="fedit", estimator="central").estimator == "central"
+        Settings(method="fedit", estimator="dual")
+    assert Settings(method="fedit", estimator="central").estimator == "central"
 
 
 def uniform(seed, block, start, stop, device):
@@ -73,7 +73,7 @@ def uniform(seed, block, start, stop, device):
 
 def test_a_registered_direction_is_drawn_and_scaled_by_its_name(weights_of):
     with pytest.raises(InvalidInputError, match="direction is 'ternary'; choose one of gaussian, sphere"):
-        TrainSettings(direction="ternary")
+        Settings(direction="ternary")
     DIRECTIONS.register(DirectionKind("ternary", "Ternary", "-2, 0 or 2", uniform))
     DIRECTIONS.register(DirectionKind("short", "Short", "of norm 3", uniform, norm=lambda d: 3.0))
     drawn = Directions("ternary", [500]).block(7, 0)

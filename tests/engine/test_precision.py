@@ -15,7 +15,7 @@ from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import FederatedRows
 from zorba_core.engine.precision import check_capability
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.preflight import preflight
 
@@ -92,7 +92,7 @@ def test_preflight_measures_what_products_lose_and_refuses_where_it_is_everythin
     settings = {"precision": "bf16", "batch_size": 4, "seq_len": 20, "direction": "rademacher"}
 
     def checks(mu: float):
-        found = preflight(network, allocation, rows_of(4), TrainSettings(mu=mu, lr=1e-4, **settings))
+        found = preflight(network, allocation, rows_of(4), Settings(mu=mu, lr=1e-4, **settings))
         return {check.name: check for check in found.checks}, found
 
     good, _ = checks(1e-2)
@@ -103,7 +103,7 @@ def test_preflight_measures_what_products_lose_and_refuses_where_it_is_everythin
     assert "products in bf16 put the scalars" in report.reason()
     assert "precision highest" in report.reason()
     exact = preflight(
-        network_of("opt", make_tiny_model, "highest"), allocation, rows_of(4), TrainSettings(batch_size=4, seq_len=20)
+        network_of("opt", make_tiny_model, "highest"), allocation, rows_of(4), Settings(batch_size=4, seq_len=20)
     )
     assert "products" not in {check.name for check in exact.checks}
 
@@ -111,14 +111,14 @@ def test_preflight_measures_what_products_lose_and_refuses_where_it_is_everythin
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"precision": "half"}, "precision is 'half'; choose one of highest, bf16, tf32"),
+        ({"precision": "half"}, "precision is 'half'; choose highest, bf16 or tf32"),
         ({"precision": "tf32"}, "which CUDA devices have"),
         ({"precision": "bf16", "dtype": "float64"}, "leave one of them out"),
     ],
 )
 def test_a_precision_that_does_not_fit_is_refused(fields, words):
     with pytest.raises(InvalidInputError, match=words):
-        TrainSettings(**fields)
+        Settings(**fields)
 
 
 def test_a_gpu_that_can_only_imitate_a_precision_is_refused():

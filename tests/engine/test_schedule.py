@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
 
 from zorba_core.engine.schedule import lr_of_round
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 
 
 def test_schedules_rise_over_the_warmup_and_fall_to_nothing_after_the_last_round():
-    settings = TrainSettings(lr=1.0, rounds=12, warmup=2)
+    settings = Settings(lr=1.0, rounds=12, warmup=2)
     rates = {
-        name: [lr_of_round(dataclasses.replace(settings, schedule=name), t) for t in range(1, 14)]
+        name: [lr_of_round(settings.replace(schedule=name), t) for t in range(1, 14)]
         for name in ("constant", "cosine", "linear")
     }
     for values in rates.values():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zorba_core.engine.batches import client_rows
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
 
@@ -18,14 +18,14 @@ from zorba_core.errors import InvalidInputError
         ({"lr": math.nan}, "lr is nan; it must be a finite number"),
         ({"lr": math.inf}, "lr is inf; it must be a finite number"),
         ({"mu": -1e-3}, "mu is -0.001"),
-        ({"num_perturbations": 11, "num_seeds": 10}, "more seeds or fewer perturbations"),
+        ({"directions": 11, "num_seeds": 10}, "more seeds or fewer directions"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"target": 1.5}, "target is 1.5"),
         ({"target": None, "stop_at_target": True}, "needs a target"),
         ({"eval_rows": 0}, "eval_rows is 0"),
         ({"direction": "cauchy"}, "direction is 'cauchy'; choose one of gaussian"),
-        ({"inactive": "skipped"}, "choose one of frozen, dropped"),
+        ({"inactive": "skipped"}, "choose frozen or dropped"),
         ({"dtype": "float16"}, "choose one of float32, float64"),
         ({"participation": 0.0}, "participation is 0.0"),
         ({"participation": 1.1}, "participation is 1.1"),
@@ -38,7 +38,7 @@ from zorba_core.errors import InvalidInputError
 )
 def test_a_wrong_setting_is_named_with_its_value(fields, words):
     with pytest.raises(InvalidInputError, match=words) as caught:
-        TrainSettings(**fields)
+        Settings(**fields)
     assert "\n" not in str(caught.value)
 
 

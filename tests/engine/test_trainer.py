@@ -13,11 +13,11 @@ from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, init, run, step
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
 A_MN = np.array([[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1]], dtype=bool)
-SETTINGS = TrainSettings(rounds=4, num_perturbations=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
+SETTINGS = Settings(rounds=4, directions=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
 
 
 def rows_of_two_kinds(count: int, seed: int) -> Encoded:
@@ -41,7 +41,7 @@ def new_network(make_tiny_model):
 def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows):
     def fingerprint(seed: int) -> str:
         network = new_network()
-        run(network, Allocation(A_MN), rows, dataclasses.replace(SETTINGS, seed=seed))
+        run(network, Allocation(A_MN), rows, SETTINGS.replace(seed=seed))
         return network.weights_sha256()
 
     assert fingerprint(0) == fingerprint(0)
@@ -83,7 +83,7 @@ def test_a_round_is_the_equations_of_the_paper(new_network, rows):
 
 def test_seeds_are_all_different_and_a_round_repeats_none(new_network, rows):
     network = new_network()
-    settings = dataclasses.replace(SETTINGS, num_seeds=2000, num_perturbations=100, batch_size=1)
+    settings = SETTINGS.replace(num_seeds=2000, directions=100, batch_size=1)
     state = init(network, settings)
     assert len(set(state.seeds_P.tolist())) == 2000
     one_client = FederatedRows(rows.train, rows.held_N[:1], rows.evaluation)
@@ -107,8 +107,8 @@ def test_records_count_what_was_computed_and_sent(new_network, rows):
 def test_the_run_ends_at_its_target_when_told_to(new_network, rows):
     always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
     rows = FederatedRows(always_1, rows.held_N, always_1)
-    settings = dataclasses.replace(SETTINGS, rounds=60, num_perturbations=8, num_seeds=512, target=1.0, lr=2e-2)
-    outcome = run(new_network(), Allocation(A_MN), rows, dataclasses.replace(settings, stop_at_target=True))
+    settings = SETTINGS.replace(rounds=60, directions=8, num_seeds=512, target=1.0, lr=2e-2)
+    outcome = run(new_network(), Allocation(A_MN), rows, settings.replace(stop_at_target=True))
     assert outcome.stopped_by == "target"
     assert 0 < outcome.rounds_done < 60
     accuracies = [r.eval_accuracy for r in outcome.records if r.eval_accuracy is not None]
@@ -126,17 +126,17 @@ def test_a_callback_ends_the_run(new_network, rows):
         def wants_stop(self):
             return self.rounds >= 2  # asked after round 3, before its record
 
-    settings = dataclasses.replace(SETTINGS, rounds=9, eval_every=9)
+    settings = SETTINGS.replace(rounds=9, eval_every=9)
     outcome = run(new_network(), Allocation(A_MN), rows, settings, [After3()])
     assert (outcome.stopped_by, outcome.rounds_done) == ("interrupt", 3)
     assert outcome.records[-1].eval_accuracy is not None
 
 
 def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the_cure(new_network, rows):
-    settings = dataclasses.replace(SETTINGS, lr=1e30)
+    settings = SETTINGS.replace(lr=1e30)
     says = r"round \d.*4 of 4 refused \(4 non-finite; first client 0\).*smaller learning rate \(lr is 1e\+30\)"
     with pytest.raises(RunError, match=says):
-        run(new_network(), Allocation(A_MN), rows, dataclasses.replace(settings, eval_every=4))
+        run(new_network(), Allocation(A_MN), rows, settings.replace(eval_every=4))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the
     [
         ({"allocation": Allocation(np.ones((2, 4)))}, "2 blocks and the model has 3"),
         ({"allocation": Allocation(np.ones((3, 5)))}, "5 clients and data is held by 4"),
-        ({"settings": dataclasses.replace(SETTINGS, seq_len=65)}, "65 and the model has 64 positions"),
+        ({"settings": SETTINGS.replace(seq_len=65)}, "65 and the model has 64 positions"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(new_network, rows, change, words):
@@ -189,7 +189,7 @@ def test_a_client_without_a_finite_loss_is_refused_and_the_round_is_that_of_the_
     network, with_poison = poisoned
     A = A_MN.copy()
     A[2] = [0, 0, 1, 0]  # the last block is client 2's alone
-    settings = dataclasses.replace(SETTINGS, rounds=1, estimator=estimator)
+    settings = SETTINGS.replace(rounds=1, estimator=estimator)
     before_M = [network.block_weights(m).clone() for m in range(3)]
     state, result = step(init(network, settings), network, Allocation(A), with_poison, settings)
     assert [STATUSES[code] for code in result.status_N] == ["reported", "reported", "non-finite", "reported"]
@@ -216,7 +216,7 @@ def test_a_run_whose_evaluation_is_not_finite_fails_with_the_round(new_network, 
 
 def test_only_the_clients_that_are_asked_compute_and_send(new_network, rows):
     steps = Steps()
-    settings = dataclasses.replace(SETTINGS, participation=0.5, rounds=6)
+    settings = SETTINGS.replace(participation=0.5, rounds=6)
     outcome = run(new_network(), Allocation(A_MN), rows, settings, [steps])
     asked = np.array([entry.status_N == 0 for entry in steps.entries])
     assert asked.sum(axis=1).tolist() == [2] * 6
@@ -229,7 +229,7 @@ def test_only_the_clients_that_are_asked_compute_and_send(new_network, rows):
 @pytest.mark.parametrize("estimator", ["cohort", "reference", "exact"])
 def test_every_estimator_trains(new_network, rows, estimator):
     always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
-    settings = dataclasses.replace(SETTINGS, rounds=5, num_perturbations=8, num_seeds=64, eval_every=5, lr=1e-2)
-    settings = dataclasses.replace(settings, estimator=estimator)
+    settings = SETTINGS.replace(rounds=5, directions=8, num_seeds=64, eval_every=5, lr=1e-2)
+    settings = settings.replace(estimator=estimator)
     outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
     assert outcome.records[-1].eval_loss < outcome.records[0].eval_loss

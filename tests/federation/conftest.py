@@ -11,7 +11,7 @@ from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
 from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
 from zorba_core.data.task import TASKS, get_task
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -23,18 +23,25 @@ BUDGETS = (2, 1, 3, 1)
 
 
 @pytest.fixture
-def train_settings() -> TrainSettings:
-    return TrainSettings(
-        rounds=4, lr=1e-3, num_perturbations=3, num_seeds=16, batch_size=4, seq_len=32, eval_every=2, eval_rows=20,
+def train_settings() -> Settings:
+    return Settings(
+        rounds=4, lr=1e-3, directions=3, num_seeds=16, batch_size=4, seq_len=32, eval_every=2, eval_rows=20,
         estimator="reference", target=None,
     )  # fmt: skip
 
 
 @pytest.fixture
-def make_config(tiny_opt_folder: Path, train_settings: TrainSettings) -> Callable[..., RunConfig]:  # noqa: F811
-    def make(settings: TrainSettings = train_settings, num_clients: int = len(BUDGETS)) -> RunConfig:
+def make_config(tiny_opt_folder: Path, train_settings: Settings) -> Callable[..., RunConfig]:  # noqa: F811
+    def make(settings: Settings = train_settings, num_clients: int = len(BUDGETS)) -> RunConfig:
         words = get_task("toy-reviews").label_words
-        return RunConfig("toy-reviews", str(tiny_opt_folder), words, num_clients, 1.0, settings)
+        return RunConfig(
+            dataset="toy-reviews",
+            model=str(tiny_opt_folder),
+            label_words=words,
+            num_clients=num_clients,
+            alpha=1.0,
+            settings=settings,
+        )
 
     return make
 

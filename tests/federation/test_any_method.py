@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.federation.conftest import BUDGETS
@@ -21,7 +19,7 @@ from zorba_core.runs.trajectory import read_trajectory
 
 @pytest.fixture
 def momentum(make_config, train_settings, example_parts):
-    return replace(make_config(replace(train_settings, method="momentum", estimator="central")), dataset="tickets")
+    return make_config(train_settings.replace(method="momentum", estimator="central")).replace(dataset="tickets")
 
 
 class LosesPower(InProcess):
@@ -62,7 +60,7 @@ def test_a_method_with_server_state_has_the_trainers_bits(momentum, server_setti
 
 
 def test_its_state_survives_the_servers_death(momentum, server_settings, make_clients, tmp_path):
-    settings = replace(server_settings, aggregation=AggregationSettings("median"))
+    settings = server_settings.replace(aggregation=AggregationSettings(rule="median"))
     whole = serve(momentum, settings, InProcess(make_clients()), runs_folder=tmp_path / "whole", force=True)
     clients = make_clients()
     with pytest.raises(RunError, match="lost power"):
@@ -75,7 +73,7 @@ def test_its_state_survives_the_servers_death(momentum, server_settings, make_cl
 
 
 def test_decomfl_gives_every_client_every_block(make_config, make_clients, server_settings, train_settings, tmp_path):
-    config = make_config(train_settings.for_method("decomfl", 3))
+    config = make_config(train_settings.replace(method="decomfl", directions=3))
     run = serve(config, server_settings, InProcess(make_clients((3, 3, 3, 3))), runs_folder=tmp_path / "a", force=True)
     one = in_one_process(config, tmp_path / "b", num_clients=4)
     assert run.allocation.A_MN.all()
@@ -87,8 +85,8 @@ def test_decomfl_gives_every_client_every_block(make_config, make_clients, serve
 def test_a_client_too_small_for_all_blocks_is_turned_away(
     make_config, make_clients, server_settings, train_settings, tmp_path
 ):
-    config = make_config(train_settings.for_method("decomfl", 3))
-    settings, told = replace(server_settings, min_clients=3), []
+    config = make_config(train_settings.replace(method="decomfl", directions=3))
+    settings, told = server_settings.replace(min_clients=3), []
     run = serve(
         config, settings, InProcess(make_clients((3, 2, 3, 3))), runs_folder=tmp_path, force=True, tell=told.append
     )

@@ -70,7 +70,7 @@ def test_supernodes_with_their_own_rows_are_resumed_after_the_server_died(tmp_pa
     process = up.start(
         "--data", str(tmp_path / "clients" / "*.csv"), "--test", str(tmp_path / "test.csv"), "--label", "verdict",
         "--text", "remark", "--model", str(tiny_opt_folder), "--blocks", "3,2", "--rounds", str(ROUNDS),
-        "--mu", "1e-3", "--lr", "1e-3", "--perturbations", "3", "--batch-size", "4", "--seq-len", "32",
+        "--mu", "1e-3", "--lr", "1e-3", "--directions", "3", "--batch-size", "4", "--seq-len", "32",
         "--deadline", "120", "--force",
     )  # fmt: skip
     up.after_round(1, process)

@@ -50,7 +50,7 @@ def settings() -> ServerSettings:
 
 @pytest.fixture
 def config(make_config, train_settings):
-    return make_config(replace(train_settings, rounds=6))
+    return make_config(train_settings.replace(rounds=6))
 
 
 def notes_of(run) -> list[tuple[int, str, dict]]:
@@ -65,7 +65,7 @@ def test_a_client_that_joins_late_catches_up_from_averages_alone(config, setting
     clients = make_clients()
     late = {103: clients.pop(103)}
     transport = Scripted(clients, {4: lambda transport: transport.clients.update(late)})
-    run = serve(config, replace(settings, min_clients=3), transport, runs_folder=tmp_path, force=True)
+    run = serve(config, settings.replace(min_clients=3), transport, runs_folder=tmp_path, force=True)
     assert [client["seat"] for client in run.summary["replicas"]] == [0, 1, 2, 3]
     assert all_equal(run)
     plans = [(after, content["budgets"]) for after, what, content in notes_of(run) if what == "plan"]
@@ -165,7 +165,7 @@ def test_a_federation_whose_replicas_are_further_than_its_log_is_not_resumed(con
 def test_a_run_goes_on_with_the_clients_that_are_left_when_the_server_is_back(config, settings, make_clients, tmp_path):
     clients = make_clients()
     with pytest.raises(RunError, match="lost power"):
-        serve(config, replace(settings, deadline=0.01), Scripted(clients, {4: die}), runs_folder=tmp_path, force=True)
+        serve(config, settings.replace(deadline=0.01), Scripted(clients, {4: die}), runs_folder=tmp_path, force=True)
     (folder,) = tmp_path.iterdir()
     clients.pop(100)
     run = resume(folder, Scripted(clients))
@@ -187,7 +187,7 @@ def test_the_run_gives_up_with_its_rounds_kept_when_everybody_stays_silent(confi
     everybody = {100, 101, 102, 103}
     transport = Scripted(make_clients(), mute=dict.fromkeys(range(3, 100), everybody))
     with pytest.raises(RunError, match="no client gave a usable answer"):
-        serve(config, replace(settings, patience=50), transport, runs_folder=tmp_path, force=True)
+        serve(config, settings.replace(patience=50), transport, runs_folder=tmp_path, force=True)
     (folder,) = tmp_path.iterdir()
     assert read_trajectory(folder / TRAJECTORY).rounds_done == 2
 
@@ -196,7 +196,7 @@ def test_a_run_that_too_few_can_join_ends_at_once_with_the_reason_of_each(config
     clients = make_clients()
     for address in (101, 103):  # their operators have not named the folder of the base model
         clients[address].settings = replace(clients[address].settings, model=None)
-    patient = replace(settings, start_timeout=30.0)
+    patient = settings.replace(start_timeout=30.0)
     with pytest.raises(RunError) as error:
         serve(config, patient, Scripted(clients), runs_folder=tmp_path, force=True)
     line = str(error.value)
@@ -204,7 +204,7 @@ def test_a_run_that_too_few_can_join_ends_at_once_with_the_reason_of_each(config
     assert "seat 1: the client declines: this client's operator has not set the folder of the base model" in line
     assert "seat 3: " in line
     assert not any(tmp_path.iterdir())
-    enough = serve(config, replace(patient, min_clients=2), Scripted(clients), runs_folder=tmp_path, force=True)
+    enough = serve(config, patient.replace(min_clients=2), Scripted(clients), runs_folder=tmp_path, force=True)
     assert [client["seat"] for client in enough.summary["replicas"]] == [0, 2]
 
 
@@ -212,7 +212,7 @@ def test_a_run_with_a_robust_rule_replays_from_its_averages(config, settings, ma
     from zorba_core.federation.robust import AggregationSettings
     from zorba_core.runs.resume import replay
 
-    settings = replace(settings, aggregation=AggregationSettings("median"))
+    settings = settings.replace(aggregation=AggregationSettings(rule="median"))
     run = serve(config, settings, Scripted(make_clients()), runs_folder=tmp_path, force=True)
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
     assert all_equal(run)

@@ -19,12 +19,12 @@ def test_the_mean_is_the_papers_average_to_the_bit():
 
 
 def test_the_median_of_each_block_is_over_those_that_activate_it_and_reported():
-    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings("median"))
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings(rule="median"))
     np.testing.assert_allclose(2 * found, [[2.5, 0.5], [2.0, 0.0], [6.0, 1.0], [0.0, 0.0]])
 
 
 def test_the_trimmed_mean_cuts_the_share_at_both_ends():
-    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings("trimmed", trim=0.25))
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings(rule="trimmed", trim=0.25))
     np.testing.assert_allclose(2 * found[0], [2.5, 0.5])  # of four, one at each end
     np.testing.assert_allclose(2 * found[1], [2.0, 1.0])  # of three, none: a quarter of three is less than one
 
@@ -45,11 +45,11 @@ def test_one_liar_in_five_moves_a_robust_average_less_than_it_moves_the_mean(rul
             )
         )
 
-    assert moved(AggregationSettings(rule)) < 0.1 * moved(AggregationSettings())
+    assert moved(AggregationSettings(rule=rule)) < 0.1 * moved(AggregationSettings())
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_silent_clients_and_blocks_of_nobody_add_nothing(rule):
-    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings(rule))
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings(rule=rule))
     assert not found[3].any()  # only the silent client has it
     assert np.abs(found).max() < 10

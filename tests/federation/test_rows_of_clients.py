@@ -55,12 +55,12 @@ def task(clients_folder, test_file):
 def federate(tiny_opt_folder, train_settings, tmp_path):
     def make(task, rows_N, evaluate_on, **changes):
         config = RunConfig(
-            task.name,
-            str(tiny_opt_folder),
-            task.label_words,
-            len(rows_N),
-            1.0,
-            train_settings,
+            dataset=task.name,
+            model=str(tiny_opt_folder),
+            label_words=task.label_words,
+            num_clients=len(rows_N),
+            alpha=1.0,
+            settings=train_settings,
             task=shared_task(task),
             **changes,
         )

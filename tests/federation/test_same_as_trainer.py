@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -58,7 +56,7 @@ def test_federated_rounds_are_the_reference_loops_bit_for_bit(make_config, serve
 def test_every_arithmetic_has_the_trainers_bits_and_is_resumed_and_replayed_with_them(
     make_config, server_settings, transport, train_settings, tmp_path, changes
 ):
-    config = make_config(replace(train_settings, estimator="cohort", **changes))
+    config = make_config(train_settings.replace(estimator="cohort", **changes))
     one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
     assert all(client["equal"] for client in many.summary["replicas"])
@@ -74,7 +72,7 @@ def test_every_arithmetic_has_the_trainers_bits_and_is_resumed_and_replayed_with
 @pytest.mark.parametrize("estimator", ["cohort", "reference"])
 def test_other_estimators_agree_to_rounding(make_config, server_settings, transport, tmp_path, estimator):
     config = make_config()
-    config = replace(config, settings=replace(config.settings, estimator=estimator, rounds=1, mu=1e-2))
+    config = config.replace(settings=config.settings.replace(estimator=estimator, rounds=1, mu=1e-2))
     one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
     rho_one, rho_many = (read_trajectory(run.path / TRAJECTORY).rounds[0].rho_NQ for run in (one, many))
     # A client by itself goes through the model in another batch shape than in the cohort of all.

@@ -141,7 +141,7 @@ def test_a_client_whose_answers_cannot_be_used_loses_its_place(make_server, note
 
 
 def test_a_client_far_behind_that_never_follows_loses_its_seat_and_the_run_goes_on(make_config, monkeypatch):
-    settings = replace(make_config().settings, participation=0.25, rounds=12)
+    settings = make_config().settings.replace(participation=0.25, rounds=12)
     server = Server(make_config(settings), ServerSettings(), Blocks(tiny_model("opt"), [5, 6]), lambda *note: None)
     for seat in range(4):
         register(server, seat, blocks=3)
@@ -206,7 +206,7 @@ def test_a_capacity_in_bytes_becomes_whole_blocks(make_server):
     server = make_server(budgets=(3,))
     from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 
-    work = Workload(4, 32, "float32")
+    work = Workload(batch_size=4, seq_len=32, dtype="float32")
     need = psi_model_bytes(server._spec, work) + 2 * psi_block_bytes(server._spec, work)
     register(server, 1, vram_bytes=need + 1, blocks=0)
     assert server.members.at(1).budget == 2

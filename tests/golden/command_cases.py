@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 ANSWERS = HERE / "command_answers.json"
 
 FLEET = "client,vram_gib\nold laptop,0.62\ndesk,0.75\nserver,1.4\nrack,1.9\n"
-_SMALL = "--rounds 3 --eval-every 3 --eval-rows 64 --perturbations 2 --batch-size 4 --seq-len 24"
+_SMALL = "--rounds 3 --eval-every 3 --eval-rows 64 --directions 2 --batch-size 4 --seq-len 24"
 
 # Each line is one request; {fleet}, {runs} and {repository} are replaced by paths.
 ALLOCATION_REQUESTS = (

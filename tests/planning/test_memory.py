@@ -51,12 +51,12 @@ TABLE_II = [
 
 @pytest.mark.parametrize(("name", "seq_len", "method", "total_blocks", "printed_gib"), TABLE_II)
 def test_table_ii_is_reproduced(name, seq_len, method, total_blocks, printed_gib):
-    total = total_bytes(model_spec(name), Workload(8, seq_len), 50, total_blocks, method)
+    total = total_bytes(model_spec(name), Workload(batch_size=8, seq_len=seq_len), 50, total_blocks, method)
     assert total / GIB == pytest.approx(printed_gib, abs=0.05)
 
 
 def test_half_precision_halves_every_byte():
-    half = Workload(8, 128, "bfloat16")
+    half = Workload(batch_size=8, seq_len=128, dtype="bfloat16")
     assert 2 * psi_block_bytes(OPT, half) == psi_block_bytes(OPT, WORKLOAD)
     assert 2 * psi_model_bytes(OPT, half) == psi_model_bytes(OPT, WORKLOAD)
 
@@ -71,7 +71,7 @@ def test_a_client_holds_the_parameters_and_its_blocks():
 
 
 @pytest.mark.parametrize("name", ["opt-125m", "opt-1.3b", "opt-2.7b"])
-@pytest.mark.parametrize("workload", [WORKLOAD, Workload(3, 7), Workload(1, 1, "float16")])
+@pytest.mark.parametrize("workload", [WORKLOAD, Workload(seq_len=7), Workload(batch_size=1, dtype="float16")])
 def test_a_capacity_of_exactly_k_blocks_affords_k(name, workload):
     model = model_spec(name)
     blocks = np.arange(1, model.num_blocks + 1)
@@ -113,9 +113,9 @@ def test_a_capacity_that_is_no_amount_of_memory_names_its_client(bad):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"batch_size": 0}, "batch size is 0"),
-        ({"seq_len": 0}, "sequence length is 0"),
-        ({"dtype": "int4"}, "unknown dtype 'int4'; choose one of float32"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"seq_len": 0}, "seq_len is 0"),
+        ({"dtype": "int4"}, "dtype is 'int4'; choose one of float32"),
     ],
 )
 def test_a_bad_workload_is_refused(settings, says):

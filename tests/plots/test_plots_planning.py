@@ -76,7 +76,7 @@ PAPER_COSTS = [cost for cost in COSTS if cost not in ("true", "seconds")]  # wha
 @pytest.mark.parametrize("measure", ["lambda", "mean_inverse_popularity"])
 @pytest.mark.parametrize("solver", ["balanced", "two-level", "exact"])
 def test_no_point_of_any_method_lies_below_the_bound(cost, measure, solver):
-    view = View(study(replace(SCENARIO, solver=solver)), cost, measure)
+    view = View(study(SCENARIO.replace(solver=solver)), cost, measure)
     x_T, y_T = bound(view.study, cost, measure)
     usable = ~np.isnan(view.y_E)
     nearest = np.searchsorted(x_T, view.x_E[usable] * (1 + 1e-12), side="left").clip(max=len(x_T) - 1)
@@ -106,7 +106,7 @@ def test_half_the_weight_on_convergence_recommends_the_knee(result, cost, measur
 
 def test_landmarks_lie_where_the_paper_and_the_memory_model_put_them(result):
     assert paper_scenarios(result, "ratio", "lambda") == []  # they are of the paper's own fleet
-    papers = replace(result, scenario=replace(SCENARIO, num_clients=50))
+    papers = replace(result, scenario=SCENARIO.replace(num_clients=50))
     ratio = {mark.name: (mark.x, mark.y) for mark in paper_scenarios(papers, "ratio", "lambda")}
     assert ratio["SC2"] == pytest.approx((0.86, 0.50))
     gib = {mark.name: mark.x for mark in paper_scenarios(papers, "gib", "lambda")}

@@ -10,12 +10,12 @@ import pandas as pd
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.runs import Run
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
-SETTINGS = TrainSettings(
-    rounds=9, num_perturbations=2, num_seeds=32, batch_size=2, seq_len=48, eval_every=3, eval_rows=8, participation=0.7
+SETTINGS = Settings(
+    rounds=9, directions=2, num_seeds=32, batch_size=2, seq_len=48, eval_every=3, eval_rows=8, participation=0.7
 )
 REPEATABLE = ["round", "train_loss", "eval_loss", "eval_accuracy", "forward_passes", "scalars_up", "scalars_down"]
 REPEATABLE += ["clients_reported", "clients_refused"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import numpy as np
@@ -18,7 +17,7 @@ from zorba_core.runs.use.export import export_run
 from zorba_core.runs.use.predicting import predict
 from zorba_core.runs.use.tuned_model import open_tuned
 
-LORA = dataclasses.replace(SETTINGS, rounds=4, train="lora", lora_rank=2, lora_targets="q_proj,fc2", lr=0.05)
+LORA = SETTINGS.replace(rounds=4, train="lora", lora_rank=2, lora_targets="q_proj,fc2", lr=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def run(rows_divided_once, tiny_opt_folder, tmp_path_factory) -> Run:
 
 def test_new_adapters_train_by_the_gradient(rows_divided_once, tiny_opt_folder, tmp_path):
     """Of new adapters one matrix is zero and has all of the gradient: preflight must measure the step all the same."""
-    settings = dataclasses.replace(LORA, rounds=1, method="fedit", num_perturbations=None)
+    settings = LORA.replace(rounds=1, method="fedit", directions=None)
     run = fine_tune(num_clients=3, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
     assert run.summary["rounds_done"] == 1
 
@@ -80,7 +79,7 @@ def test_a_run_without_adapters_has_none_to_export(whole, tmp_path):
 
 def test_a_run_may_begin_from_the_adapters_of_another(run, tiny_opt_folder, tmp_path):
     export_run(run, tmp_path / "apart", adapter=True)
-    start = dataclasses.replace(LORA, rounds=1, adapter=str(tmp_path / "apart"), lora_alpha=4.0)
+    start = LORA.replace(rounds=1, adapter=str(tmp_path / "apart"), lora_alpha=4.0)
     again = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=start, runs_folder=tmp_path / "runs", force=True)
     assert again.environment["base_weights_sha256"] == run.summary["weights_sha256"]
     assert again.summary["initial_accuracy"] == run.summary["final_accuracy"]
@@ -96,7 +95,7 @@ def test_a_run_may_begin_from_the_adapters_of_another(run, tiny_opt_folder, tmp_
 )
 def test_adapters_that_do_not_fit_are_refused_in_one_line(run, tiny_opt_folder, tmp_path, changes, says):
     export_run(run, tmp_path / "apart", adapter=True)
-    start = dataclasses.replace(LORA, **{"adapter": str(tmp_path / "apart"), **changes})
+    start = LORA.replace(**{"adapter": str(tmp_path / "apart"), **changes})
     with pytest.raises((InvalidInputError, MissingDataError), match=says) as error:
         fine_tune(ALLOCATION, model=tiny_opt_folder, settings=start, runs_folder=tmp_path / "runs")
     assert "\n" not in str(error.value)
@@ -106,6 +105,6 @@ def test_adapters_of_another_base_are_refused(run, make_tiny_model, tiny_tokeniz
     export_run(run, tmp_path / "apart", adapter=True)
     make_tiny_model("opt", seed=9).save_pretrained(tmp_path / "other")
     tiny_tokenizer.save_pretrained(tmp_path / "other")
-    start = dataclasses.replace(LORA, adapter=str(tmp_path / "apart"))
+    start = LORA.replace(adapter=str(tmp_path / "apart"))
     with pytest.raises(InvalidInputError, match=r"for another base model, .*tiny-opt.*; give that one with --model"):
         fine_tune(ALLOCATION, model=tmp_path / "other", settings=start, runs_folder=tmp_path / "runs")

@@ -49,7 +49,7 @@ def test_one_damaged_run_hides_no_other(whole, tmp_path, name, content, says):
     ("field", "value", "says"),
     [
         ("num_clients", 4, "num_clients is 4 in config.json and 3 in allocation.npz"),
-        ("rounds", "9", "rounds is '9'; it must be a whole number"),
+        ("rounds", "nine", "rounds is 'nine'; it must be a whole number"),
         ("seed", 77, "config.json is not the one that trajectory.log was written under"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -45,7 +44,7 @@ def test_fifty_kills_at_random_bytes_of_the_log_end_alike(whole, tmp_path):
 @pytest.mark.parametrize("method", ["zorba", "fedzo", "fedit"])
 def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path, method):
     """A chain of real processes, each killed at a moment of its own; the last ends with an uninterrupted run's bits."""
-    settings = dataclasses.replace(SETTINGS, rounds=60, eval_every=4).for_method(method)
+    settings = SETTINGS.replace(rounds=60, eval_every=4).replace(method=method, directions=None)
     allocation = {"allocation": ALLOCATION} if method == "zorba" else {"num_clients": 3}
 
     def begin(runs_folder: Path) -> Run:

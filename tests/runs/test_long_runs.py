@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS, assert_ends_alike
@@ -45,7 +43,7 @@ class StopAt(Callback):
 
 
 def test_a_long_run_is_resumed_and_replayed_from_its_checkpoint(tiny_opt_folder, tmp_path, monkeypatch, replayed):
-    settings = dataclasses.replace(SETTINGS, rounds=20, eval_every=2)
+    settings = SETTINGS.replace(rounds=20, eval_every=2)
     options = {"model": tiny_opt_folder, "settings": settings, "force": True}
     whole = fine_tune(ALLOCATION, runs_folder=tmp_path / "short", **options)
     assert not (whole.path / CHECKPOINT).exists()  # a short run's log is replayed in no time
@@ -63,7 +61,7 @@ def test_a_long_run_is_resumed_and_replayed_from_its_checkpoint(tiny_opt_folder,
 
 
 def test_a_damaged_checkpoint_is_named_and_the_log_alone_is_enough(tiny_opt_folder, tmp_path, monkeypatch):
-    settings = dataclasses.replace(SETTINGS, rounds=6, eval_every=2)
+    settings = SETTINGS.replace(rounds=6, eval_every=2)
     monkeypatch.setattr(complete, "ROUNDS_APART", 4)
     run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
     content = bytearray((run.path / CHECKPOINT).read_bytes())

@@ -8,16 +8,14 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from tests.engine.test_blocks import CASES, built
 from tests.runs.resumable import ALLOCATION
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.resume import replay
 from zorba_core.runs.session import fine_tune, read_spec
 from zorba_core.runs.use.predicting import predict
 
-SETTINGS = TrainSettings(
-    lr=1e-4, rounds=2, num_perturbations=2, num_seeds=8, batch_size=2, seq_len=32, eval_every=2, eval_rows=9
-)
+SETTINGS = Settings(lr=1e-4, rounds=2, directions=2, num_seeds=8, batch_size=2, seq_len=32, eval_every=2, eval_rows=9)
 SIZES = {"vocab_size": 400, "max_position_embeddings": 64, "num_hidden_layers": 3, "hidden_size": 16}
 WITHOUT_FORMULA = {**SIZES, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
 MODELS = {
@@ -61,4 +59,4 @@ def test_a_row_longer_than_the_models_positions_is_refused(tmp_path, tiny_tokeni
     CASES["phi"]().save_pretrained(tmp_path / "model")
     tiny_tokenizer.save_pretrained(tmp_path / "model")
     with pytest.raises(InvalidInputError, match="seq_len is 64 and the model has 40 positions; use at most that"):
-        fine_tune(ALLOCATION, model=tmp_path / "model", settings=TrainSettings(), runs_folder=tmp_path)
+        fine_tune(ALLOCATION, model=tmp_path / "model", settings=Settings(), runs_folder=tmp_path)

@@ -11,7 +11,7 @@ from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.runs.preflight import preflight
 
 ALLOCATION = Allocation(np.ones((6, 4), dtype=bool))
@@ -44,7 +44,7 @@ def network() -> Blocks:
 
 
 def measured(network: Blocks, **settings) -> tuple[dict[str, float], list[str], str]:
-    report = preflight(network, ALLOCATION, ROWS, TrainSettings(seq_len=16, **settings))
+    report = preflight(network, ALLOCATION, ROWS, Settings(seq_len=16, **settings))
     failed = [check.name for check in report.failed]
     return {check.name: check.measured for check in report.checks}, failed, report.reason() if failed else ""
 
@@ -102,7 +102,7 @@ def test_scalars_agree_with_float64_at_a_good_mu(network):
 
 def test_the_forecast_is_what_gradient_descent_would_win_to_first_order(network):
     found, _, _ = measured(network, lr=1e-4, rounds=2000)
-    report = preflight(network, ALLOCATION, ROWS, TrainSettings(seq_len=16, lr=1e-4, rounds=2000))
+    report = preflight(network, ALLOCATION, ROWS, Settings(seq_len=16, lr=1e-4, rounds=2000))
     assert found["progress"] == pytest.approx(2000 * 1e-4 * report.rho_rms**2)
 
 
@@ -124,8 +124,7 @@ def test_measuring_leaves_the_weights_bit_for_bit(network):
 @pytest.mark.parametrize("estimator", ["exact", "cohort"])
 def test_finite_differences_are_compared_with_exact_scalars_whichever_of_them_the_run_takes(network, estimator):
     checked, far = (
-        preflight(network, ALLOCATION, ROWS, TrainSettings(seq_len=16, mu=mu, estimator=estimator))
-        for mu in (1e-3, 0.5)
+        preflight(network, ALLOCATION, ROWS, Settings(seq_len=16, mu=mu, estimator=estimator)) for mu in (1e-3, 0.5)
     )
     assert 0 < checked.differences.relative_error < 0.2
     assert checked.differences.correlation > 0.98

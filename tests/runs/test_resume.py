@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
 
 def test_weights_that_no_log_can_give_back_are_on_disk_while_they_are_needed(tiny_opt_folder, tmp_path):
-    settings = SETTINGS.for_method("fedit")
+    settings = SETTINGS.replace(method="fedit", directions=None)
     request = {"num_clients": 3, "model": tiny_opt_folder, "settings": settings}
     whole = fine_tune(**request, runs_folder=tmp_path / "whole")
     with pytest.raises(InvalidInputError, match=r"fedit exchanges weights, so its log has no scalars .* only round 0"):
@@ -49,7 +48,7 @@ def test_weights_that_no_log_can_give_back_are_on_disk_while_they_are_needed(tin
 
 def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
     """The log says that the last evaluation reached it, so only the summary is missing."""
-    settings = dataclasses.replace(SETTINGS, target=0.01, stop_at_target=True)
+    settings = SETTINGS.replace(target=0.01, stop_at_target=True)
     run = fine_tune(ALLOCATION, model=whole.config["model"], settings=settings, runs_folder=tmp_path)
     (run.path / "summary.json").unlink()
     again = resume(run.path)

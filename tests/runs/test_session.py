@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
@@ -9,13 +7,13 @@ from transformers import AutoModelForCausalLM
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.runs import list_runs, notices
 from zorba_core.runs.session import fine_tune, read_spec
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
-SETTINGS = TrainSettings(rounds=3, num_perturbations=2, num_seeds=8, batch_size=2, eval_every=2, eval_rows=50)
+SETTINGS = Settings(rounds=3, directions=2, num_seeds=8, batch_size=2, eval_every=2, eval_rows=50)
 
 
 def test_an_allocation_becomes_a_run_that_says_what_it_was_made_of(tiny_opt_folder, tmp_path):
@@ -40,7 +38,7 @@ def test_an_allocation_becomes_a_run_that_says_what_it_was_made_of(tiny_opt_fold
 
 def test_one_seed_gives_one_set_of_weights_and_another_seed_another(tiny_opt_folder, tmp_path):
     def weights(seed: int) -> str:
-        settings = TrainSettings(rounds=2, num_perturbations=2, num_seeds=8, batch_size=2, eval_rows=10, seed=seed)
+        settings = Settings(rounds=2, directions=2, num_seeds=8, batch_size=2, eval_rows=10, seed=seed)
         return fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path).summary[
             "weights_sha256"
         ]
@@ -59,7 +57,7 @@ def test_the_saved_model_is_the_one_the_summary_fingerprints(tiny_opt_folder, tm
 
 
 def test_a_run_that_diverges_keeps_its_metrics_and_has_no_summary(tiny_opt_folder, tmp_path):
-    settings = TrainSettings(rounds=20, num_perturbations=2, num_seeds=8, eval_rows=10, eval_every=1, lr=1e30)
+    settings = Settings(rounds=20, directions=2, num_seeds=8, eval_rows=10, eval_every=1, lr=1e30)
     with pytest.raises(RunError, match="the metrics so far are in"):
         fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
     (run,), problems = list_runs(tmp_path)
@@ -70,7 +68,7 @@ def test_a_run_that_diverges_keeps_its_metrics_and_has_no_summary(tiny_opt_folde
 
 
 def test_a_forced_run_that_diverges_names_what_it_was_forced_over_and_not_its_rate_alone(tiny_opt_folder, tmp_path):
-    settings, told = TrainSettings(rounds=2, mu=1e30, batch_size=4, seq_len=16, num_perturbations=2), []
+    settings, told = Settings(rounds=2, mu=1e30, batch_size=4, seq_len=16, directions=2), []
     with pytest.raises(RunError, match=r"forced although finite differences at mu 1e\+30 are not finite"):
         fine_tune(
             ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True, notice=told.append
@@ -82,7 +80,7 @@ def test_a_forced_run_that_diverges_names_what_it_was_forced_over_and_not_its_ra
 def test_a_run_whose_evaluations_are_most_of_it_says_so(tiny_opt_folder, tmp_path, monkeypatch, rows, said):
     monkeypatch.setattr(notices, "_MANY_ROWS", 50)
     lines: list[str] = []
-    settings = replace(SETTINGS, rounds=1, eval_every=1, eval_rows=rows)
+    settings = SETTINGS.replace(rounds=1, eval_every=1, eval_rows=rows)
     fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, notice=lines.append)
     assert any(line.startswith("each evaluation reads ") and "eval_rows" in line for line in lines) == said
 
@@ -111,8 +109,8 @@ def test_a_failure_of_any_kind_leaves_no_summary(tiny_opt_folder, tmp_path, fail
         ({"alpha": float("nan")}, InvalidInputError, "alpha"),
         ({"name": "../escape"}, InvalidInputError, "run name"),
         ({"allocation": Allocation(np.ones((5, 3)))}, InvalidInputError, "5 blocks and the model has 3"),
-        ({"settings": TrainSettings(seq_len=100)}, InvalidInputError, "model has 64 positions"),
-        ({"settings": TrainSettings(lr=1e3)}, InvalidInputError, "these settings cannot learn: a round moves"),
+        ({"settings": Settings(seq_len=100)}, InvalidInputError, "model has 64 positions"),
+        ({"settings": Settings(lr=1e3)}, InvalidInputError, "these settings cannot learn: a round moves"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_is_written(tiny_opt_folder, tmp_path, change, error, words):

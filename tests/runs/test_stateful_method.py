@@ -14,7 +14,7 @@ from tests.plugin_example.zorba_example.training import Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.methods.interface import Method, Scalars
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.communication import numbers_a_round
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
@@ -36,8 +36,8 @@ def registry_as_before(monkeypatch):
 
 @pytest.fixture
 def train(tiny_opt_folder, tmp_path):
-    def train(name: str, settings: TrainSettings | None = None, **options):
-        settings = settings or dataclasses.replace(SETTINGS, method="momentum")
+    def train(name: str, settings: Settings | None = None, **options):
+        settings = settings or SETTINGS.replace(method="momentum")
         return fine_tune(
             ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path / name, force=True, **options
         )
@@ -90,14 +90,14 @@ def test_a_run_resumed_without_its_state_would_end_elsewhere(train, monkeypatch)
 
 
 def test_one_object_is_seen_by_everything_that_asks_for_a_method(train):
-    with pytest.raises(InvalidInputError, match="unknown method 'momentum'; choose one of zorba, decomfl"):
+    with pytest.raises(InvalidInputError, match="method is 'momentum'; choose one of zorba, decomfl"):
         train("unknown")
     METHODS.register(MOMENTUM)
     assert method_facts("momentum") is METHODS["momentum"] is MOMENTUM
     assert [facts.title for facts in METHODS.values()][-1] == "Momentum"
     assert (MOMENTUM.federates, MOMENTUM.first_order, MOMENTUM.keeps_state) == (True, False, True)
     assert numbers_a_round("momentum", 3, 3, 2, 0) == numbers_a_round("zorba", 3, 3, 2, 0)
-    assert dataclasses.replace(SETTINGS, method="zorba").for_method("momentum").num_perturbations == 2
+    assert SETTINGS.replace(method="zorba").replace(method="momentum", directions=None).directions == 2
 
 
 def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
@@ -123,7 +123,7 @@ def test_what_is_no_method_is_refused(part, says):
 def test_facts_that_name_their_code_are_the_same_method(train):
     METHODS.register(MOMENTUM)
     METHODS.register(dataclasses.replace(FACTS, name="facts"))
-    as_facts = train("facts", settings=dataclasses.replace(SETTINGS, method="facts"))
+    as_facts = train("facts", settings=SETTINGS.replace(method="facts"))
     assert as_facts.summary["weights_sha256"] == train("object").summary["weights_sha256"]
 
 

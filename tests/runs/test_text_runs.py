@@ -10,7 +10,7 @@ from zorba_core.cli.train import summary_lines
 from zorba_core.data.encode import encode_prompts
 from zorba_core.data.load import load_split
 from zorba_core.data.task import get_task
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.runs.generation import generate
 from zorba_core.runs.resume import replay
 from zorba_core.runs.session import fine_tune
@@ -19,8 +19,8 @@ from zorba_core.runs.text_metrics import text_metrics
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    settings = TrainSettings(
-        rounds=14, lr=1e-2, num_perturbations=4, batch_size=4, seq_len=40, eval_rows=32, eval_every=7, target=0.9
+    settings = Settings(
+        rounds=14, lr=1e-2, directions=4, batch_size=4, seq_len=40, eval_rows=32, eval_every=7, target=0.9
     )
     allocation = Allocation(np.arange(12)[:, None] % 2 == np.arange(2))  # two clients, every other block each
     folder = tmp_path_factory.mktemp("text")
@@ -49,7 +49,7 @@ def test_the_run_replays_to_the_same_weights_and_writes(run):
 
 
 def test_label_words_of_several_tokens_train_and_replay(tmp_path):
-    settings = TrainSettings(rounds=2, num_perturbations=2, batch_size=4, seq_len=40, eval_rows=16, eval_every=2)
+    settings = Settings(rounds=2, directions=2, batch_size=4, seq_len=40, eval_rows=16, eval_every=2)
     allocation = Allocation(np.ones((12, 2), dtype=bool))
     words = ["very bad", "very good"]
     run = fine_tune(

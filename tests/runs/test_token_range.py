@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 
 import pytest
@@ -16,7 +15,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.token_range import _largest
 
-SHORT = dataclasses.replace(SETTINGS, rounds=1, eval_every=1)
+SHORT = SETTINGS.replace(rounds=1, eval_every=1)
 
 
 @pytest.fixture

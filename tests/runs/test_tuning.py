@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import sys
@@ -15,13 +14,13 @@ from zorba_core.cli import main
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows, run
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import tuning
 from zorba_core.runs.tuning import hold_out, tune
 
 ALLOCATION = Allocation(np.ones((3, 4), dtype=bool))
-SETTINGS = TrainSettings(num_perturbations=4, num_seeds=64, batch_size=4, seq_len=8)
+SETTINGS = Settings(directions=4, num_seeds=64, batch_size=4, seq_len=8)
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_the_advised_rate_learns_and_the_weights_are_left_bit_for_bit(network, r
     assert [c.left_after for c in found.candidates].count(None) == 4
     split = hold_out(rows, SETTINGS.seed)
     (chosen,) = [c for c in found.candidates if f"{c.lr:.3g}" == f"{found.lr:.3g}"]
-    settings = dataclasses.replace(SETTINGS, lr=chosen.lr, rounds=10, eval_every=1, estimator="exact")
+    settings = SETTINGS.replace(lr=chosen.lr, rounds=10, eval_every=1, estimator="exact")
     outcome = run(network, ALLOCATION, split, settings)
     assert outcome.records[0].eval_loss == found.initial_loss
     ends = [outcome.records[t].eval_loss for t in (8, 9, 10)]
@@ -117,7 +116,7 @@ def test_rates_that_all_fail_are_no_advice(network, rows):
         ({"lr_grid": [0.1, math.nan]}, "learning rate nan"),
         ({"first_rounds": 0}, "first_rounds is 0"),
         ({"first_rounds": 9, "horizon": 5}, "horizon is 5 and first_rounds 9"),
-        ({"settings": dataclasses.replace(SETTINGS, mu=1e-12)}, "no learning rate helps: .*swallows"),
+        ({"settings": SETTINGS.replace(mu=1e-12)}, "no learning rate helps: .*swallows"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(network, rows, change, says):
@@ -127,7 +126,7 @@ def test_what_cannot_be_tuned_is_refused(network, rows, change, says):
 
 
 def test_the_command_prints_a_rate_and_a_table(tiny_opt_folder, monkeypatch, capsys):
-    options = ["--model", str(tiny_opt_folder), "--clients", "3", "--batch-size", "2", "--perturbations", "2"]
+    options = ["--model", str(tiny_opt_folder), "--clients", "3", "--batch-size", "2", "--directions", "2"]
     monkeypatch.setattr(
         sys,
         "argv",

@@ -16,11 +16,11 @@ from zorba_core.study.bench.targets import run_targets
 def test_a_bench_compares_what_it_timed(tiny_opt_folder):
     settings = BenchSettings(
         model=str(tiny_opt_folder),
-        num_clients=4,
+        clients=4,
         batch_size=2,
         seq_len=9,
-        num_perturbations=2,
-        total_blocks=6,
+        directions=2,
+        total=6,
         repeats=1,
     )
     lines: list[str] = []
@@ -41,7 +41,7 @@ def test_a_bench_compares_what_it_timed(tiny_opt_folder):
 
 
 def test_the_profile_for_gpus_measures_every_precision_that_the_device_has(tiny_opt_folder):
-    settings = BenchSettings(num_clients=3, batch_size=2, seq_len=8, num_perturbations=2, repeats=2)
+    settings = BenchSettings(clients=3, batch_size=2, seq_len=8, directions=2, repeats=2)
     lines: list[str] = []
     result = run_targets(settings, [str(tiny_opt_folder)], lines.append)
     found = result["models"]["tiny-opt"]
@@ -60,7 +60,7 @@ def test_the_profile_for_gpus_measures_every_precision_that_the_device_has(tiny_
 
 def test_few_rounds_are_timed_where_they_are_long_and_only_what_is_asked_for(tiny_opt_folder, monkeypatch):
     monkeypatch.setattr(targets, "_LONG_S", 0.0)
-    sizes = {"num_clients": 3, "batch_size": 2, "seq_len": 8, "num_perturbations": 2}
+    sizes = {"clients": 3, "batch_size": 2, "seq_len": 8, "directions": 2}
     settings = BenchSettings(**sizes, repeats=5, precision="bf16")
     found = run_targets(settings, [str(tiny_opt_folder)])["models"]["tiny-opt"]
     assert list(found["precisions"]) == ["bf16"]

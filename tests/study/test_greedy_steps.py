@@ -69,7 +69,7 @@ def test_a_step_that_was_not_taken_is_refused(after):
 
 
 def test_a_point_of_a_front_is_replayed_to_the_points_own_matrix():
-    model, workload = model_spec("opt-125m"), Workload(8, 128)
+    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
     fleet = uniform_fleet(model, workload, 20, seed=5)
     front = sweep(fleet.capacity_N_bytes, model, workload, num_epsilons=12, solver="lexicographic", seed=5)
     for point in range(12):

@@ -17,7 +17,6 @@ from zorba_core.allocation import measures as metrics
 from zorba_core.allocation.feasibility import check_feasible, whole_number, whole_numbers
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.errors import InvalidInputError, name_some
-from zorba_core.fields import declared, setting
 
 TotalMode = Literal["le", "eq"]
 Objective = Literal["lambda", "v"]
@@ -34,17 +33,16 @@ class AllocationProblem:
     """
 
     budget_N: NDArray[np.int64]  # lambda_n: most blocks of each client, 1..M
-    num_blocks: int = setting(..., "number of blocks.", symbol="M", at_least=1)
-    total: int | None = setting(None, "activated blocks over all clients.", symbol="T", at_least=1)
-    total_mode: TotalMode = setting("le", "le: at most T; eq: exactly T.")
-    min_popularity: int = setting(1, "Clients that every block needs.", at_least=1)
-    max_blocks_per_client: int | None = setting(None, "Cap on every client, on top of its budget.", at_least=1)
+    num_blocks: int  # M
+    total: int | None = None  # activated blocks over all clients, T
+    total_mode: TotalMode = "le"  # le: at most T; eq: exactly T
+    min_popularity: int = 1  # clients that every block needs
+    max_blocks_per_client: int | None = None  # on top of each client's budget
 
     def __post_init__(self) -> None:
-        for name, field in declared(type(self)).items():
-            value = getattr(self, name)
-            if field.at_least is not None and value is not None:
-                object.__setattr__(self, name, whole_number(name.replace("_", " "), value, field.at_least))
+        for name in ("num_blocks", "total", "min_popularity", "max_blocks_per_client"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, whole_number(name.replace("_", " "), value, 1))
         if self.total_mode not in ("le", "eq"):
             raise InvalidInputError(f"total mode is {self.total_mode!r}; choose le (at most) or eq (exactly)")
         if self.total_mode == "eq" and self.total is None:

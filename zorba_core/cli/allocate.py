@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 
 from zorba_core.allocation import MEASURES, SOLVERS, AllocationProblem, Solution, solve, write_allocation
+from zorba_core.allocation.problem import TotalMode
+from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.fields import setting
 from zorba_core.files import check_target
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes
 
@@ -22,19 +23,34 @@ SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .
 _MOST_ROWS = 60
 
 
-@dataclass(frozen=True)
-class SolveOptions:
-    """Options of :func:`zorba_core.allocation.solve`, which checks them."""
+class SolveOptions(Checked):
+    """Options of :func:`zorba_core.allocation.solve`, which checks them together."""
 
-    solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
-    objective: str | None = setting(None, "lambda or v: what to minimise and bound. Default: the solver's own.")
-    time_limit: float = setting(10.0, "Seconds for the exact solver; then the best found and its bound.")
+    solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
+    """{choices}."""
+    objective: str | None = None
+    """lambda or v: what to minimise and bound. Default: the solver's own."""
+    time_limit: float = 10.0
+    """Seconds for the exact solver; then the best found and its bound."""
+
+
+class Limits(Checked):
+    """What an allocation has to keep to, beside the budgets."""
+
+    total: int | None = Field(None, ge=1)
+    """Activated blocks over all clients, T."""
+    total_mode: TotalMode = "le"
+    """le: at most T; eq: exactly T."""
+    min_popularity: int = Field(1, ge=1)
+    """Clients that every block needs."""
+    max_blocks_per_client: int | None = Field(None, ge=1)
+    """Cap on every client, on top of its budget."""
 
 
 def allocate(
     fleet: FleetOptions = options_of(FleetOptions),
     workload: Workload = options_of(Workload),
-    limits: dict[str, Any] = options_of(AllocationProblem, without=("num_blocks",), make=dict),
+    limits: Limits = options_of(Limits),
     how: SolveOptions = options_of(SolveOptions),
     save: Path | None = SAVE_OPTION,
     as_json: bool = JSON_OPTION,
@@ -42,9 +58,8 @@ def allocate(
     """Choose each client's blocks within its budget, and say how good the choice is."""
     check_save(save)
     request = fleet.request(workload)
-    problem = AllocationProblem(request.budget_N, request.num_blocks, **limits)
-    options = {name: getattr(how, name) for name in ("solver", "objective", "time_limit")}
-    solution = solve(problem, seed=fleet.seed, **options)
+    problem = AllocationProblem(request.budget_N, request.num_blocks, **dict(limits))
+    solution = solve(problem, seed=fleet.seed, **dict(how))
     if save is not None:
         write_allocation(save, solution.allocation)
     emit(solution_json(solution, request), as_json, solution_lines(solution, request))

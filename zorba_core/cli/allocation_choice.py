@@ -4,12 +4,12 @@ a method that activates every block there is nothing to choose."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
+from pydantic import Field
 
 from zorba_core.allocation import (
     SOLVERS,
@@ -19,46 +19,40 @@ from zorba_core.allocation import (
     allocation_from_file,
     solve,
 )
+from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.fields import check, declared, setting
 from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
 
 if TYPE_CHECKING:
-    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.engine.settings import Settings
     from zorba_core.planning.models import ModelSpec
 
 DEFAULT_SOLVER = "balanced"
 DEFAULT_CLIENTS = 20
 
 
-@dataclass(frozen=True)
-class AllocationChoice:
+class AllocationChoice(Checked):
     """The allocation: from a file, or by a solver from budgets."""
 
-    clients: int | None = setting(
-        None,
-        f"number of clients (default {DEFAULT_CLIENTS}).",
-        symbol="N",
-        at_least=1,
-        at_most=MAX_CLIENTS,
-        said="--clients is {value}",
-    )
-    allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
-    solver: str | None = setting(
-        None, f"{{choices}}; default {DEFAULT_SOLVER}.", choices=SOLVERS.meanings, said="unknown solver {value}"
-    )
-    total: int | None = setting(None, "Most activated blocks over all clients.")
-    blocks_per_client: int | None = setting(None, "Give every client this many blocks instead of a fleet.")
-    budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3, instead of a fleet.")
-    fleet: Path | None = setting(None, "CSV with columns client,vram_gib; default: drawn as in the paper.")
-
-    def __post_init__(self) -> None:
-        check(self)
+    clients: int | None = Field(None, ge=1, le=MAX_CLIENTS)
+    """Number of clients, N; default 20."""
+    allocation: Path | None = None
+    """NPZ, JSON or CSV of who activates which blocks, instead of a solver."""
+    solver: Annotated[str | None, OneOf(SOLVERS.meanings)] = None
+    """{choices}. Default: balanced."""
+    total: int | None = None
+    """Most activated blocks over all clients."""
+    blocks_per_client: int | None = None
+    """Give every client this many blocks instead of a fleet."""
+    budgets: str | None = None
+    """Whole blocks of each client, e.g. 11,9,3, instead of a fleet."""
+    fleet: Path | None = None
+    """CSV with columns client,vram_gib; default: drawn as in the paper."""
 
     def allocation_for(
-        self, spec: ModelSpec, settings: TrainSettings, named: Sequence[str] = ()
+        self, spec: ModelSpec, settings: Settings, named: Sequence[str] = ()
     ) -> tuple[AllocationMetrics, dict[str, Any]]:
         """The matrix, and where it comes from, for the run's config.
 
@@ -71,8 +65,8 @@ class AllocationChoice:
         """
         says = (self.clients, self.allocation, self.budgets, self.fleet)
         if named and all(said is None for said in says):
-            return replace(self, clients=len(named)).allocation_for(spec, settings)
-        given = self._given(*(name for name in declared(AllocationChoice) if name != "clients"))
+            return self.replace(clients=len(named)).allocation_for(spec, settings)
+        given = self._given(*(name for name in AllocationChoice.model_fields if name != "clients"))
         if not method_facts(settings.method).allocates:
             if given:
                 raise InvalidInputError(
@@ -92,10 +86,10 @@ class AllocationChoice:
 
     def _given(self, *names: str) -> list[str]:
         """The options among these that were given."""
-        return [declared(AllocationChoice)[name].flag for name in names if getattr(self, name) not in (None, False)]
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, False)]
 
     def _client_budgets(
-        self, spec: ModelSpec, settings: TrainSettings, named: Sequence[str]
+        self, spec: ModelSpec, settings: Settings, named: Sequence[str]
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Blocks that each client may activate, and where they come from, for the run's config.
 
@@ -120,7 +114,8 @@ class AllocationChoice:
                 )
             budget_N = np.full(clients or DEFAULT_CLIENTS, self.blocks_per_client, np.int64)
             return budget_N, {"budgets": budget_N}
-        workload, fleet = Workload(settings.batch_size, settings.seq_len, settings.dtype), self.fleet
+        workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len, dtype=settings.dtype)
+        fleet = self.fleet
         chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
         if named and fleet and not {*named} & {*chosen.names}:
             typer.echo(f"note: {fleet.name} names none of the rows' clients; its rows are theirs in order", err=True)

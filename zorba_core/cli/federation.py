@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,10 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.divide import DIRICHLET
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.messages import MAX_SEATS
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import check_folder, read_json, write_json
 from zorba_core.planning.memory import MAX_VRAM_GIB
@@ -32,7 +32,7 @@ _TRAINED_WITH = (
     "method",
     "rounds",
     "seed",
-    "num_perturbations",
+    "directions",
     "batch_size",
     "seq_len",
     "mu",
@@ -57,31 +57,30 @@ _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first, where th
 
 
 def up(
-    seats: dict[str, Any] = options_of(
-        RunConfig,
-        "num_clients",
-        make=dict,
-        defaults={"num_clients": None},
-        help={"num_clients": "seats, one SuperNode each; default: the clients that the rows name, else 4."},
-    ),
     task_options: TaskOptions = options_of(
         TaskOptions,
         defaults={"dataset": None},
         help={
-            "dataset": "{choices}; default sst2 where its data is.",
+            "dataset": "Or a built-in task: {choices}; default sst2 where its data is.",
             "model": "opt-mini, or a Hugging Face folder that every client has too.",
         },
     ),
-    settings: TrainSettings = options_of(
-        TrainSettings,
+    settings: Settings = options_of(
+        Settings,
         *_TRAINED_WITH,
         defaults={"rounds": 20, "eval_every": 5},
     ),
     serving: dict[str, Any] = options_of(
-        ServerSettings, make=dict, defaults={"min_clients": None, "start_timeout": 180.0}
+        ServerSettings,
+        without=("aggregation", "evaluate_on"),
+        make=dict,
+        defaults={"min_clients": None, "start_timeout": 180.0},
     ),
     aggregation: AggregationSettings = options_of(AggregationSettings),
     output: dict[str, Any] = options_of(FolderOptions, "runs_folder", "name", "force", make=dict),
+    clients: int | None = typer.Option(
+        None, min=1, max=MAX_SEATS, help="Seats, one SuperNode each; default: the clients that the rows name, else 4."
+    ),
     blocks: str | None = typer.Option(None, help="Most blocks of each client, e.g. 12,6,4,2."),
     vram_gib: str | None = typer.Option(None, help="Or the VRAM that each client can spare, e.g. 0.02,0.03."),
     folder: Path | None = typer.Option(None, help="For logs and replicas, kept; default: temporary."),
@@ -119,10 +118,10 @@ def up(
         request = read_request(resume)
         config, server = configs_of(request.path, request.config)
     else:
-        config, server, task = _configs(task_options, settings, seats, {**serving, "aggregation": aggregation})
+        config, server, task = _configs(task_options, settings, clients, {**serving, "aggregation": aggregation})
     own = task if task is not None and task.is_own else None
     if app_only and own is not None:  # every client is somewhere else and has its own rows
-        server = replace(server, evaluate_on=own.rows.test or "")
+        server = server.replace(evaluate_on=own.rows.test or "")
     if app_only or own is None:
         check_config(config, server)
     if app_only:
@@ -150,7 +149,7 @@ def up(
             if folder is None:
                 shutil.rmtree(place)
             raise
-        server = replace(server, evaluate_on=files.evaluate_on)
+        server = server.replace(evaluate_on=files.evaluate_on)
         check_config(config, server)
         nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
     write_json(place / _NODES, nodes)
@@ -174,7 +173,7 @@ def up(
 
 
 def _configs(
-    options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
+    options: TaskOptions, settings: Settings, clients: int | None, serving: dict[str, Any]
 ) -> tuple[RunConfig, ServerSettings, Task]:
     """Both configs and the task, before any process is started."""
     from zorba_core.data.divide import named_clients
@@ -187,15 +186,15 @@ def _configs(
     if os.path.isdir(model):
         model = str(Path(model).resolve())
     if options.data is None:
-        options = replace(options, dataset=options.dataset or _default_dataset())
-    task, clients = options.task(), seats["num_clients"]
+        options = options.replace(dataset=options.dataset or _default_dataset())
+    task = options.task()
     if clients is None:
         clients = len(named_clients(task, options.division)) or DEFAULT_SEATS
     config = RunConfig(
-        task.name,
-        model,
-        tuple(options.words or task.label_words),
-        clients,
+        dataset=task.name,
+        model=model,
+        label_words=tuple(options.words or task.label_words),
+        num_clients=clients,
         alpha=options.alpha,
         settings=settings,
         division=options.division or DIRICHLET,

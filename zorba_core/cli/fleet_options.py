@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from zorba_core.checked import Checked
 from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InvalidInputError
-from zorba_core.fields import check, setting
 from zorba_core.planning.fleets import Fleet, uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import ModelSpec, model_spec
@@ -33,19 +34,21 @@ class FleetRequest:
         return self.fleet.names if self.fleet else tuple(str(client) for client in range(len(self.budget_N)))
 
 
-@dataclass(frozen=True)
-class FleetOptions:
+class FleetOptions(Checked):
     """Whose blocks a command divides."""
 
-    budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3.")
-    blocks: int | None = setting(None, "number of blocks (with --budgets).", symbol="M")
-    model: str | None = setting(None, "Model whose VRAM gives the budgets: a preset or a Hugging Face path.")
-    clients: int | None = setting(None, "draw a uniform fleet of this size, as in the paper (50).", symbol="N")
-    fleet: Path | None = setting(None, "CSV or Excel file with columns client,vram_gib, or CSV of nvidia-smi.")
-    seed: int = setting(0, "Of the fleet and of what is drawn at random.", at_least=0)
-
-    def __post_init__(self) -> None:
-        check(self)
+    budgets: str | None = None
+    """Whole blocks of each client, e.g. 11,9,3."""
+    blocks: int | None = None
+    """Number of blocks, M, with --budgets."""
+    model: str | None = None
+    """Model whose VRAM gives the budgets: a preset or a Hugging Face path."""
+    clients: int | None = None
+    """Draw a uniform fleet of this size, N, as in the paper (50)."""
+    fleet: Path | None = None
+    """CSV or Excel file with columns client,vram_gib, or CSV of nvidia-smi."""
+    seed: int = Field(0, ge=0)
+    """Random seed for the fleet and the solver."""
 
     def request(self, workload: Workload) -> FleetRequest:
         """Budgets from ``--budgets --blocks``, or from a model with ``--clients`` or ``--fleet``.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from zorba_core.allocation import AllocationProblem, write_allocation
-from zorba_core.cli.allocate import SAVE_OPTION, check_save, solution_json, solution_lines
+from zorba_core.cli.allocate import SAVE_OPTION, Limits, check_save, solution_json, solution_lines
 from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
@@ -20,13 +19,8 @@ from zorba_core.study.scenarios import PAPER_SCENARIOS, solve_scenario, total_at
 def scenario(
     fleet: FleetOptions = options_of(FleetOptions),
     workload: Workload = options_of(Workload),
-    limits: dict[str, Any] = options_of(
-        AllocationProblem,
-        "total",
-        "min_popularity",
-        "max_blocks_per_client",
-        make=dict,
-        help={"total": "exact number of activated blocks over all clients."},
+    limits: Limits = options_of(
+        Limits, without=("total_mode",), help={"total": "Exact number of activated blocks over all clients, T."}
     ),
     name: str | None = typer.Option(None, help=f"{', '.join(PAPER_SCENARIOS)}: total and target from the paper."),
     vram_ratio: float | None = typer.Option(None, help="Instead of a total: fraction of all VRAM, with a model."),
@@ -39,9 +33,9 @@ def scenario(
     """Construct a matrix that has exactly the given total and Lambda."""
     check_save(save)
     request = fleet.request(workload)
-    exact_total, target = _aim(request, name, limits["total"], vram_ratio, target_lambda)
-    limits |= {"total": exact_total, "total_mode": "eq"}
-    problem = AllocationProblem(request.budget_N, request.num_blocks, **limits)
+    exact_total, target = _aim(request, name, limits.total, vram_ratio, target_lambda)
+    exactly = {**dict(limits), "total": exact_total, "total_mode": "eq"}
+    problem = AllocationProblem(request.budget_N, request.num_blocks, **exactly)
     solution = solve_scenario(problem, target, tolerance, seed=fleet.seed, time_limit=time_limit)
     if save is not None:
         write_allocation(save, solution.allocation)

@@ -13,7 +13,7 @@ from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.divide import NATURAL
 from zorba_core.data.task import TASKS, Task
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
 _DASH = "-"
@@ -22,7 +22,7 @@ _DASH = "-"
 def check(
     data: str = typer.Argument(..., help="Rows, a task's TOML file, or the name of a built-in task."),
     task_options: dict[str, Any] = options_of(TaskOptions, without=("dataset", "data", "alpha"), make=dict),
-    settings: TrainSettings = options_of(TrainSettings, "seq_len", "seed"),
+    settings: Settings = options_of(Settings, "seq_len", "seed"),
     clients: int | None = typer.Option(None, help="Clients to divide the rows among, for --html."),
     alpha: float = typer.Option(1.0, help="Of the Dirichlet division, for --html."),
     html: Path | None = typer.Option(None, help="Write the picture of labels per client there."),

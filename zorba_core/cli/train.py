@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import Field, field_validator
 
+from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
@@ -18,9 +19,8 @@ from zorba_core.data.divide import DIVISIONS, named_clients
 from zorba_core.data.own_task import task_for
 from zorba_core.data.task import METRIC_TITLES, TASKS, Task, get_task
 from zorba_core.data.words import listed
-from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError, RunError, in_short
-from zorba_core.fields import declared, setting
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import DEFAULT_FOLDER, Run
@@ -32,35 +32,40 @@ if TYPE_CHECKING:
     from zorba_core.engine.callbacks import Callback
 
 
-@dataclass(frozen=True)
-class TaskOptions:
+class TaskOptions(Checked):
     """Task and model of a run in one process."""
 
-    model: str = setting("opt-mini", "opt-mini, a Hugging Face folder, or a hub id.")
-    dataset: str = setting("toy-reviews", "{choices}; toy-reviews needs no data.", choices=lambda: TASKS)
-    label_words: str | None = setting(None, "Comma separated, one for each label; default: the task's.")
-    alpha: float = setting(1.0, "Of the Dirichlet division of rows; smaller is more uneven.")
-    data: str | None = setting(
-        None,
-        "Your own rows instead: CSV, TSV, JSON, Parquet or Excel; clients/*.csv, one file a client; or a task's TOML.",
-    )
-    text: str | None = setting(None, "Column of the text, or several with commas; default: inferred.")
-    label: str | None = setting(None, "Column of the label; default: inferred.")
-    answer: str | None = setting(None, "Column of the text to generate, instead of a label.")
-    prompt: str | None = setting(None, 'What the model reads, e.g. "{text} Topic:"; default: inferred.')
-    test: str | None = setting(None, "File of the rows to evaluate on; default: a fifth of the rows, by hash.")
-    client: str | None = setting(None, "Column that says whose row it is: each value is one client.")
-    division: str | None = setting(
-        None, "Of rows among clients. {choices}; default natural where rows name clients.", choices=lambda: DIVISIONS
-    )
+    data: str | None = None
+    """Your own rows: CSV, TSV, JSON, Parquet or Excel; clients/*.csv, one file a client; or a task's TOML."""
+    dataset: Annotated[str | None, OneOf(lambda: tuple(TASKS))] = "toy-reviews"
+    """Or a built-in task: {choices}; toy-reviews needs no data."""
+    text: str | None = None
+    """Column of the text, or several with commas; default: inferred."""
+    label: str | None = None
+    """Column of the label; default: inferred."""
+    answer: str | None = None
+    """Column of the text to generate, instead of a label."""
+    prompt: str | None = None
+    """What the model reads, e.g. "{text} Topic:"; default: inferred."""
+    label_words: str | None = None
+    """Words that the model answers with, comma separated, one for each label; default: the task's."""
+    test: str | None = None
+    """File of the rows to evaluate on; default: a fifth of the rows, by hash."""
+    client: str | None = None
+    """Column that says whose row it is: each value is one client."""
+    division: Annotated[str | None, OneOf(lambda: DIVISIONS)] = None
+    """Of rows among clients. {choices}; default natural where rows name clients."""
+    alpha: float = Field(1.0, allow_inf_nan=True)
+    """Of the Dirichlet division of rows; smaller is more uneven."""
+    model: str = "opt-mini"
+    """opt-mini, a Hugging Face folder, or a hub id."""
 
-    def __post_init__(self) -> None:
-        if self.division is not None:
-            declared(TaskOptions)["division"].check(self.division)
-        for name in ("label_words", "text", "label", "answer", "prompt", "client"):
-            value = getattr(self, name) or ""
-            if not value.isascii() and value.encode("utf-8", "replace").decode() != value:
-                raise InvalidInputError(f"{name} is {in_short(value)}; it must be Unicode text")
+    @field_validator("text", "label", "answer", "prompt", "label_words", "client")
+    @classmethod
+    def _check_unicode(cls, value: str | None) -> str | None:
+        if value is not None and value.encode("utf-8", "replace").decode() != value:
+            raise ValueError("it must be Unicode text")
+        return value
 
     @property
     def words(self) -> list[str] | None:
@@ -89,7 +94,7 @@ class TaskOptions:
             if given:
                 raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
             return get_task(self.dataset)
-        if self.dataset not in (None, declared(TaskOptions)["dataset"].default):
+        if self.dataset not in (None, TaskOptions.model_fields["dataset"].default):
             raise InvalidInputError("give --dataset or --data, not both")
         return task_for(
             self.data,
@@ -103,22 +108,26 @@ def _listed(text: str) -> list[str]:
     return listed(text) if text.strip() else []
 
 
-@dataclass(frozen=True)
-class FolderOptions:
+class FolderOptions(Checked):
     """What a run writes, and whether it may start."""
 
-    runs_folder: Path = setting(DEFAULT_FOLDER, "Where the run's folder is made.")
-    name: str | None = setting(None, "First part of its name; default <dataset>-<model>.")
-    save_model: bool = setting(False, "Also write the fine-tuned model to <run>/model.")
-    force: bool = setting(False, "Train also with settings that are found unable to learn.")
+    runs_folder: Path = DEFAULT_FOLDER
+    """Where the run's folder is made."""
+    name: str | None = None
+    """First part of its name; default <dataset>-<model>."""
+    save_model: bool = False
+    """Also write the fine-tuned model to <run>/model."""
+    force: bool = False
+    """Train also with settings that are found unable to learn."""
 
-    def __post_init__(self) -> None:
-        if self.name is not None:
-            check_name(self.name)
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str | None) -> str | None:
+        return None if name is None else check_name(name)
 
 
 def train(
-    settings: TrainSettings = options_of(TrainSettings),
+    settings: Settings = options_of(Settings),
     task: TaskOptions = options_of(TaskOptions),
     choice: AllocationChoice = options_of(AllocationChoice),
     folder: FolderOptions = options_of(FolderOptions),
@@ -148,7 +157,7 @@ def train(
             callbacks=callbacks,
             origin=origin,
             notice=lambda line: typer.echo(line, err=True),
-            **asdict(folder),
+            **dict(folder),
         ),
         METRIC_TITLES[chosen_task.counted],
     )

@@ -9,14 +9,14 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.divide import division_of, named_clients
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.threads import check_threads
 
 
 def tune(
-    settings: TrainSettings = options_of(
-        TrainSettings,
+    settings: Settings = options_of(
+        Settings,
         without=(
             "rounds",
             "lr",

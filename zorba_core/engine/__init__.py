@@ -28,7 +28,7 @@ _HOME = {
     "RoundResult": "rounds",
     "ScalarMethod": "methods.interface",
     "Scalars": "methods.interface",
-    "TrainSettings": "settings",
+    "Settings": "settings",
     "TrainState": "rounds",
     "average_per_block": "aggregation",
     "estimate": "estimators.reference",

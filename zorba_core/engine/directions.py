@@ -24,7 +24,7 @@ from zorba_core.registry import imported
 
 if TYPE_CHECKING:
     from zorba_core.engine.blocks import Blocks
-    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.engine.settings import Settings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
 # Directions side by side: of those that are looked up, in small pieces, and of others.
@@ -185,7 +185,7 @@ class Directions:
         return self._scale_by_seed[seed]
 
 
-def directions_of(network: Blocks, settings: TrainSettings) -> Directions:
+def directions_of(network: Blocks, settings: Settings) -> Directions:
     """The shared directions of a run, for its network."""
     return Directions(
         settings.direction,

@@ -34,7 +34,7 @@ from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, descri
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.schedule import lr_of_round
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.communication import numbers_a_round
 from zorba_core.planning.methods import method_facts
@@ -52,7 +52,7 @@ class Outcome:
 class Rounds(Protocol):
     """The source of rounds for the loop. The network holds the weights after ``rounds_done`` of them."""
 
-    settings: TrainSettings
+    settings: Settings
     network: Blocks
 
     @property
@@ -67,7 +67,7 @@ class Rounds(Protocol):
         again."""
 
 
-def init(network: Blocks, settings: TrainSettings) -> TrainState:
+def init(network: Blocks, settings: Settings) -> TrainState:
     """Draw the P shared seeds, all different."""
     seeds_P = shared_seeds(settings.seed, settings.num_seeds)
     method = method_of(settings)
@@ -75,10 +75,10 @@ def init(network: Blocks, settings: TrainSettings) -> TrainState:
     return TrainState(0, seeds_P, directions_of(network, settings), method_state)
 
 
-def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> RoundPlan:
+def plan_round(state: TrainState, num_clients: int, settings: Settings) -> RoundPlan:
     """What the server sends out at a round's start: Q of the P seeds, to the clients that it asks."""
     t = state.rounds_done + 1
-    seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.num_perturbations)
+    seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.directions)
     return RoundPlan(t, seeds_Q, asked_clients(num_clients, settings.participation, settings.seed, t))
 
 
@@ -87,7 +87,7 @@ def step(
     network: Blocks,
     allocation: AllocationMetrics,
     rows: FederatedRows,
-    settings: TrainSettings,
+    settings: Settings,
 ) -> tuple[TrainState, RoundResult]:
     """One round in one process: plan, reports, update. The network holds w^(t+1) afterwards.
 
@@ -127,7 +127,7 @@ def repeat_round(
     done: RoundEntry | RoundResult,
     network: Blocks,
     allocation: AllocationMetrics,
-    settings: TrainSettings,
+    settings: Settings,
 ) -> TrainState:
     """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
     if done.rho_bar_MQ is not None:
@@ -157,7 +157,7 @@ class LocalRounds:
         network: Blocks,
         allocation: AllocationMetrics,
         rows: FederatedRows,
-        settings: TrainSettings,
+        settings: Settings,
         state: TrainState | None = None,
     ) -> None:
         check_fit(network, allocation, rows, settings)
@@ -177,7 +177,7 @@ def run(
     network: Blocks,
     allocation: AllocationMetrics,
     rows: FederatedRows,
-    settings: TrainSettings,
+    settings: Settings,
     callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """Fine-tune in this process, from the first round; see :func:`run_rounds`.
@@ -246,7 +246,7 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
     """The round as the log keeps it, its totals on top of those before it."""
     settings, network = rounds.settings, rounds.network
     numbers = numbers_a_round(
-        settings.method, len(result.status_N), network.num_blocks, settings.num_perturbations, sum(network.sizes_M)
+        settings.method, len(result.status_N), network.num_blocks, settings.directions, sum(network.sizes_M)
     )
     return RoundEntry(
         round=result.round,
@@ -268,7 +268,7 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
     )
 
 
-def check_fit(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings) -> None:
+def check_fit(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> None:
     num_blocks, num_clients = allocation.A_MN.shape
     if num_blocks != network.num_blocks:
         raise InvalidInputError(f"the allocation is for {num_blocks} blocks and the model has {network.num_blocks}")
@@ -284,7 +284,7 @@ def check_fit(network: Blocks, allocation: AllocationMetrics, rows: FederatedRow
     check_model(network, settings)
 
 
-def check_model(network: Blocks, settings: TrainSettings) -> None:
+def check_model(network: Blocks, settings: Settings) -> None:
     """Refuse rows longer than the model has positions; best before they are encoded."""
     if settings.seq_len > network.max_positions:
         raise InvalidInputError(
@@ -292,5 +292,5 @@ def check_model(network: Blocks, settings: TrainSettings) -> None:
         )
 
 
-def _diverged(what: str, t: int, settings: TrainSettings) -> str:
+def _diverged(what: str, t: int, settings: Settings) -> str:
     return f"round {t}: {what}; the run diverged, try a smaller learning rate (lr is {settings.lr:g})"

@@ -18,7 +18,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.reports import REPORTED
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class RoundContext:
     network: Blocks
     A_MN: np.ndarray
     rows: FederatedRows | None  # None where no client computes: a round that is replayed
-    settings: TrainSettings
+    settings: Settings
     directions: Directions
 
     def batch(self, client: int) -> Rows:
@@ -101,7 +101,7 @@ class RoundResult:
 
 def client_batch(
     rows: FederatedRows,
-    settings: TrainSettings,
+    settings: Settings,
     round_index: int,
     client: int,
     device: torch.device | str = "cpu",

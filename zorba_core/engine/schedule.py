@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 
 
-def lr_of_round(settings: TrainSettings, round_index: int) -> float:
+def lr_of_round(settings: Settings, round_index: int) -> float:
     """The learning rate of round t = 1, 2, ...: a linear rise over ``warmup`` rounds, then the schedule down to 0 just
     after the last round."""
     t, rounds, warmup = round_index, settings.rounds, settings.warmup

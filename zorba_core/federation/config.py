@@ -8,45 +8,50 @@ which model folder to read, which device, how many threads and how much memory a
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
 
 from zorba_core.allocation import SOLVERS
+from zorba_core.checked import Checked, OneOf
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.data.task import Task, get_task
 from zorba_core.data.task_file import table_of, task_from
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.messages import MAX_SEATS, MessageError
 from zorba_core.federation.robust import AggregationSettings
-from zorba_core.fields import check, setting
 from zorba_core.files import fingerprint, to_json
 
 
-@dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Checked):
     """What server and clients must agree on.
 
     Raises:
         InvalidInputError: a value out of range.
     """
 
-    dataset: str = setting(..., "The task.")
-    model: str = setting(..., "Its name, or the folder that the server reads.")
+    dataset: str
+    """The task."""
+    model: str
+    """Its name, or the folder that the server reads."""
     label_words: tuple[str, ...]
-    num_clients: int = setting(
-        ..., "seats, one SuperNode each.", symbol="N", at_least=1, at_most=MAX_SEATS, option="clients"
-    )
-    alpha: float = setting(..., "Of the Dirichlet division of rows; smaller is more uneven.", above=0)
-    settings: TrainSettings
-    division: str = DIRICHLET  # of a built-in task's rows among clients that have no rows of their own
-    task: str = ""  # JSON of a task of the user's own, without where anybody's rows lie; empty for a built-in one
-    # Drawn for each run, so that two runs of one config do not share replicas.
-    token: str = setting("", "Names the run.")
+    num_clients: int = Field(ge=1, le=MAX_SEATS)
+    """Seats, one SuperNode each, N."""
+    alpha: float = Field(gt=0)
+    """Of the Dirichlet division of rows; smaller is more uneven."""
+    settings: Settings
+    division: str = DIRICHLET
+    """Of a built-in task's rows among clients that have no rows of their own."""
+    task: str = ""
+    """JSON of a task of the user's own, without where anybody's rows lie; empty for a built-in one."""
+    token: str = ""
+    """Drawn for each run, so that two runs of one config do not share replicas."""
 
-    def __post_init__(self) -> None:
-        check(self)
+    @model_validator(mode="after")
+    def _check_task(self) -> Self:
         self.described_task()
+        return self
 
     def described_task(self) -> Task:
         """The task, whose rows each side has in its own place.
@@ -67,8 +72,7 @@ class RunConfig:
         return fingerprint(json.loads(self.to_json()))
 
     def to_json(self) -> str:
-        shared = {**asdict(self), "label_words": list(self.label_words), "settings": asdict(self.settings)}
-        return to_json(shared)
+        return to_json(self.model_dump())
 
 
 def shared_task(task: Task) -> str:
@@ -85,12 +89,7 @@ def read_config(text: str) -> RunConfig:
         MessageError: not JSON of a config, or with an impossible value.
     """
     try:
-        value = json.loads(text)
-        settings = TrainSettings(**value.pop("settings"))
-        words = tuple(value.pop("label_words"))
-        if not all(isinstance(word, str) for word in words):
-            raise TypeError("label words must be text")
-        return RunConfig(**value, label_words=words, settings=settings)
+        return RunConfig(**json.loads(text))
     except (InvalidInputError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise MessageError(f"hello: its config cannot be used: {first_line(error)[:200]}") from None
 
@@ -101,28 +100,28 @@ def with_local(config: RunConfig, device: str, threads: int) -> RunConfig:
     Raises:
         InvalidInputError: the run's settings cannot be had on that device.
     """
-    local = replace(config.settings, device=device, threads=threads)
-    return replace(config, settings=local)
+    local = config.settings.replace(device=device, threads=threads)
+    return config.replace(settings=local)
 
 
-@dataclass(frozen=True)
-class ServerSettings:
+class ServerSettings(Checked):
     """How the server runs its rounds; clients need not know.
 
     Raises:
         InvalidInputError: a value out of range.
     """
 
-    solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings, said="unknown solver {value}")
-    min_clients: int = setting(1, "Clients to wait for before the first plan; default: all seats.", at_least=1)
-    start_timeout: float = setting(120.0, "Seconds to wait for the clients at the start.", above=0)
-    deadline: float = setting(60.0, "Seconds that a round waits for answers.", above=0)
-    patience: int = setting(2, "Silent rounds in a row after which a client counts as gone.", at_least=1)
-    aggregation: AggregationSettings = field(default_factory=AggregationSettings)
-    evaluate_on: str = ""  # the server's own file of rows, for a task of the user's own
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def describe(self) -> dict[str, Any]:
-        return asdict(self)
+    solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
+    """{choices}."""
+    min_clients: int = Field(1, ge=1)
+    """Clients to wait for before the first plan; default: all seats."""
+    start_timeout: float = Field(120.0, gt=0)
+    """Seconds to wait for the clients at the start."""
+    deadline: float = Field(60.0, gt=0)
+    """Seconds that a round waits for answers."""
+    patience: int = Field(2, ge=1)
+    """Silent rounds in a row after which a client counts as gone."""
+    aggregation: AggregationSettings = AggregationSettings()
+    """How the clients' scalars are averaged."""
+    evaluate_on: str = ""
+    """The server's own file of rows, for a task of the user's own."""

@@ -147,7 +147,9 @@ class Membership:
             )
         if reply.vram_bytes:
             workload = Workload(
-                self.config.settings.batch_size, self.config.settings.seq_len, self.config.settings.dtype
+                batch_size=self.config.settings.batch_size,
+                seq_len=self.config.settings.seq_len,
+                dtype=self.config.settings.dtype,
             )
             try:
                 budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])

@@ -25,7 +25,7 @@ from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.local_files import local_rows
@@ -37,7 +37,7 @@ from zorba_core.runs.token_range import check_tokens
 class Replica:
     """The model as a client holds it after ``round`` rounds."""
 
-    def __init__(self, network: Blocks, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings) -> None:
+    def __init__(self, network: Blocks, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> None:
         """``network`` holds the base model."""
         self.network, self.tokenizer, self.settings, self.round = network, tokenizer, settings, 0
         self.base_sha256 = network.weights_sha256()

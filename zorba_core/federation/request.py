@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from zorba_core.data.divide import DIRICHLET
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.config import RunConfig, ServerSettings
-from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import to_json
 from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import folder as runs
@@ -57,9 +55,9 @@ def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any
         "alpha": config.alpha,
         **({} if config.division == DIRICHLET else {"division": config.division}),
         **({"task": json.loads(config.task)} if config.task else {}),
-        **asdict(config.settings),
+        **config.settings.model_dump(),
         "save_model": False,
-        "federation": settings.describe(),
+        "federation": settings.model_dump(),
     }
 
 
@@ -85,22 +83,13 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
     if "federation" not in value:
         raise InvalidInputError(f"{path}: this run was made in one process; continue it with zorba resume")
     try:
-        server = dict(value["federation"])
-        server["aggregation"] = AggregationSettings(**server["aggregation"])
-        if not all(isinstance(word, str) for word in value["label_words"]):
-            raise TypeError("label words must be text")
-        request = runs.Request(path, value, {}, None)
         config = RunConfig(
-            value["dataset"],
-            value["model"],
-            tuple(value["label_words"]),
-            value["num_clients"],
-            value["alpha"],
-            settings_of(request),
-            value.get("division", DIRICHLET),
-            to_json(value["task"]) if "task" in value else "",
+            **{name: value[name] for name in ("dataset", "model", "label_words", "num_clients", "alpha")},
+            settings=settings_of(runs.Request(path, value, {}, None)),
+            division=value.get("division", DIRICHLET),
+            task=to_json(value["task"]) if "task" in value else "",
         )
-        return config, ServerSettings(**server)
+        return config, ServerSettings(**value["federation"])
     except KeyError as error:
         raise InvalidInputError(f"{path / runs.CONFIG}: {error} is missing") from None
     except (TypeError, ValueError, AttributeError) as error:

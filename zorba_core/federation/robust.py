@@ -15,30 +15,28 @@ Shapes: M blocks, N clients, Q directions of a round.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
-from zorba_core.fields import check, setting
+from zorba_core.checked import Checked
 
-RULES = ("mean", "trimmed", "median")
+Rule = Literal["mean", "trimmed", "median"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 
-@dataclass(frozen=True)
-class AggregationSettings:
+class AggregationSettings(Checked):
     """How the server averages.
 
     Raises:
         InvalidInputError: an unknown rule, or a number out of range.
     """
 
-    rule: str = setting(
-        "mean", "How scalars are averaged: {choices}.", choices=lambda: RULES, said="aggregation rule is {value}"
-    )
-    trim: float = setting(0.2, "With --rule trimmed: share cut off at each end.", at_least=0, below=0.5)
-
-    def __post_init__(self) -> None:
-        check(self)
+    rule: Rule = "mean"
+    """How scalars are averaged: {choices}."""
+    trim: float = Field(0.2, ge=0, lt=0.5)
+    """With --rule trimmed: share cut off at each end."""
 
 
 def aggregate(

@@ -237,7 +237,7 @@ class Server(Membership):
 
     def _missing(self, member: Member) -> tuple[Aggregate, ...]:
         """The averages that come next for a replica, as many as one message takes."""
-        most = max(1, MAX_NUMBERS // (self.network.num_blocks * self.config.settings.num_perturbations))
+        most = max(1, MAX_NUMBERS // (self.network.num_blocks * self.config.settings.directions))
         return tuple(self.averages[member.round : member.round + most])
 
     def _refuse(self, address: Address, round_index: int, reason: str) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def serve(
     name = check_name(
         name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"federated-{config.dataset}-{Path(config.model).name}")[:100]
     )
-    config = replace(config, token=secrets.token_hex(16))
+    config = config.replace(token=secrets.token_hex(16))
     parts = open_server(config, force, settings.evaluate_on)
     notes = NoteBook(tell)
     server = Server(config, settings, parts.network, notes)
@@ -139,7 +139,7 @@ def resume(
     request = read_request(run)
     config, settings = configs_of(request.path, request.config)
     check_unfinished(request)
-    config = replace(config, token=str(request.environment.get(_TOKEN, "")))
+    config = config.replace(token=str(request.environment.get(_TOKEN, "")))
     log = open_log(request)
     try:
         trajectory = log.trajectory

@@ -10,13 +10,14 @@ Shapes: N clients. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
 
+from zorba_core.checked import Checked, OneOf
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name_some
-from zorba_core.fields import check, setting
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import ModelSpec
 from zorba_core.planning.parameter_counts import MAX_SIZE
@@ -31,20 +32,15 @@ DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "fl
 _WHOLE_BLOCK_SLACK = 1e-9
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(Checked):
     """What one forward pass processes: B sequences of L tokens in ``dtype``."""
 
-    batch_size: int = setting(
-        8, "sequences a batch.", symbol="B", at_least=1, at_most=MAX_SIZE, said="batch size is {value}"
-    )
-    seq_len: int = setting(
-        128, "tokens a sequence.", symbol="L", at_least=1, at_most=MAX_SIZE, said="sequence length is {value}"
-    )
-    dtype: str = setting("float32", "{choices}.", choices=lambda: tuple(DTYPE_BYTES), said="unknown dtype {value}")
-
-    def __post_init__(self) -> None:
-        check(self)
+    batch_size: int = Field(8, ge=1, le=MAX_SIZE)
+    """Sequences of a batch, B."""
+    seq_len: int = Field(128, ge=1, le=MAX_SIZE)
+    """Tokens of a sequence, L."""
+    dtype: Annotated[str, OneOf(lambda: DTYPE_BYTES.keys())] = "float32"
+    """Number format: {choices}."""
 
     @property
     def bytes_per_number(self) -> int:

@@ -12,7 +12,7 @@ from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import LocalRounds, Rounds, run_rounds
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.checkpoint import ROUNDS_APART, Checkpoint
@@ -32,7 +32,7 @@ class Earlier:
     resumed_after: Sequence[int] = ()  # rounds done at each resume, this one included
 
     @classmethod
-    def of(cls, trajectory: Trajectory, settings: TrainSettings) -> Earlier:
+    def of(cls, trajectory: Trajectory, settings: Settings) -> Earlier:
         resumed_after = (*trajectory.resumed_after, trajectory.rounds_done)
         return cls(trajectory.rounds, records_of(trajectory, settings), resumed_after)
 

@@ -12,13 +12,13 @@ import torch
 import zorba_core
 from zorba_core.engine.engine_version import ENGINE_VERSION
 from zorba_core.engine.products import cpu_kernels
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.runs.checkout import git_state
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
 
 
-def describe(settings: TrainSettings) -> dict[str, Any]:
+def describe(settings: Settings) -> dict[str, Any]:
     """Versions, commit, device, dtype, threads and seed, for ``environment.json``."""
     commit, dirty = git_state()
     on_cuda = settings.device == "cuda"

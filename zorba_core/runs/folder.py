@@ -43,6 +43,7 @@ CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation
 METRICS, SUMMARY, TRAJECTORY = "metrics.parquet", "summary.json", "trajectory.log"
 TASK = "task.toml"
 DEFAULT_FOLDER = Path("artifacts/runs")
+EARLIER_NAMES = {"num_perturbations": "directions"}  # what stored configs and tables call a setting, and its name now
 
 METRIC_COLUMNS = {
     "round": pa.int64(),  # rounds done; 0 is the model before fine-tuning
@@ -243,7 +244,7 @@ def read_request(path: str | os.PathLike[str]) -> Request:
     missing = [name for name in (CONFIG, ENVIRONMENT, ALLOCATION) if not (path / name).is_file()]
     if missing:
         raise InvalidInputError(f"{path}: {_CUT_SHORT} no {missing[0]}")
-    config, environment = _read_object(path / CONFIG), _read_object(path / ENVIRONMENT)
+    config, environment = current_names(_read_object(path / CONFIG)), _read_object(path / ENVIRONMENT)
     allocation = allocation_from_file(path / ALLOCATION)
     for name, number in (("num_clients", allocation.num_clients), ("num_blocks", allocation.num_blocks)):
         if config.get(name, number) != number:
@@ -251,6 +252,11 @@ def read_request(path: str | os.PathLike[str]) -> Request:
                 f"{path}: {name} is {config[name]} in {CONFIG} and {number} in {ALLOCATION}; one of them is damaged"
             )
     return Request(path, config, environment, allocation)
+
+
+def current_names(config: dict[str, Any]) -> dict[str, Any]:
+    """A stored config with the names that its settings have now."""
+    return {EARLIER_NAMES.get(name, name): value for name, value in config.items()}
 
 
 def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: AllocationMetrics) -> Header:
@@ -271,7 +277,7 @@ def check_written_under(request: Request, header: Header) -> None:
     Raises:
         InvalidInputError: it names the file that was changed.
     """
-    expected = header_of(request.config, request.environment, request.allocation)
+    expected = header_of(_read_object(request.path / CONFIG), request.environment, request.allocation)
     for name, what in (
         ("config_sha256", CONFIG),
         ("allocation_sha256", ALLOCATION),

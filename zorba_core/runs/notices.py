@@ -7,7 +7,7 @@ from typing import Any
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import FederatedRows
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 
 _MANY_ROWS = 5_000  # fewer are evaluated within seconds
 _EXACT_PASSES = 3  # forward passes that one forward and one backward pass take
@@ -24,10 +24,10 @@ def cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
     ]
 
 
-def evaluation_lines(rows: FederatedRows, settings: TrainSettings) -> list[str]:
+def evaluation_lines(rows: FederatedRows, settings: Settings) -> list[str]:
     """That evaluations are most of the run, where they are."""
     evaluated, participants = len(rows.evaluation), max(1, round(len(rows.held_N) * settings.participation))
-    passes = _EXACT_PASSES if ESTIMATORS[settings.estimator].exact else settings.num_perturbations + 1
+    passes = _EXACT_PASSES if ESTIMATORS[settings.estimator].exact else settings.directions + 1
     between = min(settings.eval_every, settings.rounds) * participants * settings.batch_size * passes
     if evaluated < _MANY_ROWS or evaluated < between:
         return []

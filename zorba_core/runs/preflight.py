@@ -25,7 +25,7 @@ Shapes: M blocks, N clients, Q directions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.planning.methods import method_facts
 
 _CLIENTS, _DIRECTIONS = 2, 4
@@ -120,9 +120,7 @@ class Preflight:
 
 
 @torch.no_grad()
-def preflight(
-    network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
-) -> Preflight:
+def preflight(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> Preflight:
     """Measure a setting. The network's weights are left as they were, bit for bit."""
     clients = np.unique(np.linspace(0, allocation.num_clients - 1, _CLIENTS).round().astype(int))
     A_MN = allocation.A_MN[:, clients]
@@ -163,14 +161,14 @@ def preflight(
         return shared_step(network.block_weights(m), m, rho_bar_MU[m], seeds_U, directions)
 
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
-    averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
+    averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
     blocks = np.flatnonzero(A_MN.any(axis=1))
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))), differences)
 
 
-def first_batch(network: Blocks, rows: FederatedRows, settings: TrainSettings, client: int) -> Rows:
+def first_batch(network: Blocks, rows: FederatedRows, settings: Settings, client: int) -> Rows:
     """What the client computes with in round 1."""
     return client_batch(rows, settings, 1, client, network.device)
 
@@ -203,14 +201,14 @@ def _pieces(size: int) -> Iterator[slice]:
     return (slice(start, start + PIECE) for start in range(0, size, PIECE))
 
 
-def _other_mu(probe: tuple, exact_NQ: np.ndarray, settings: TrainSettings) -> str:
+def _other_mu(probe: tuple, exact_NQ: np.ndarray, settings: Settings) -> str:
     """Of other mu, the one that passes with the least error; or what helps where none does."""
     if not _has_derivative(exact_NQ):
         return "another model, or other rows"
     network, _, A_MN, seeds_Q, directions = probe
     error_of = {}
     for mu in _OTHER_MU:
-        tried_NQ = estimator_of(replace(settings, mu=mu))(*probe).rho_NQ
+        tried_NQ = estimator_of(settings.replace(mu=mu))(*probe).rho_NQ
         error_of[mu] = np.nan_to_num(_relative_error(tried_NQ, exact_NQ), nan=np.inf)
     for mu in sorted(error_of, key=error_of.__getitem__):
         if not error_of[mu] <= MOST_SCALAR_ERROR:
@@ -224,7 +222,7 @@ def _has_derivative(exact_NQ: np.ndarray) -> bool:
     return bool(np.isfinite(exact_NQ).all() and exact_NQ.any())
 
 
-def _perturbation_check(lost: float, mu_cure: str, settings: TrainSettings) -> Check:
+def _perturbation_check(lost: float, mu_cure: str, settings: Settings) -> Check:
     return Check(
         "perturbation",
         lost,
@@ -235,7 +233,7 @@ def _perturbation_check(lost: float, mu_cure: str, settings: TrainSettings) -> C
     )
 
 
-def _product_check(error: float, settings: TrainSettings) -> Check:
+def _product_check(error: float, settings: Settings) -> Check:
     return Check(
         "products",
         error,
@@ -246,7 +244,7 @@ def _product_check(error: float, settings: TrainSettings) -> Check:
     )
 
 
-def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: TrainSettings) -> Check:
+def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Settings) -> Check:
     finding = f"finite differences at mu {settings.mu:g} are {error:.1%} off the exact derivatives"
     if not np.isfinite(error):
         finding = f"finite differences at mu {settings.mu:g} are not finite"
@@ -262,7 +260,7 @@ def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Tr
     )
 
 
-def _of_gradient(network: Blocks, batches_N: list[Rows], settings: TrainSettings) -> Preflight:
+def _of_gradient(network: Blocks, batches_N: list[Rows], settings: Settings) -> Preflight:
     gradients = gradient_cohort(network, batches_N)
     gradient_M = [total.div(max(gradients.counted, 1)) for total in gradients.sum_M]
     square = (
@@ -278,7 +276,7 @@ def _step_checks(
     step_of: Callable[[int], torch.Tensor],
     averaged: float,
     rho_square: float,
-    settings: TrainSettings,
+    settings: Settings,
 ) -> list[Check]:
     """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
     ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
@@ -327,7 +325,7 @@ def _step_checks(
     ]
 
 
-def _longer(settings: TrainSettings, otherwise: str) -> str:
+def _longer(settings: Settings, otherwise: str) -> str:
     if settings.direction == "unit-sphere":
         return "direction gaussian or rademacher, of norm sqrt(d) where unit-sphere has 1, with mu 1e-3"
     return otherwise

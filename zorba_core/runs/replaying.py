@@ -13,7 +13,7 @@ from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.loop import init, repeat_round
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.rounds import TrainState
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.trajectory import Trajectory
 
@@ -22,7 +22,7 @@ from zorba_core.runs.trajectory import Trajectory
 def replay_rounds(
     network: Blocks,
     allocation: AllocationMetrics,
-    settings: TrainSettings,
+    settings: Settings,
     rounds: Sequence[RoundEntry],
     evaluations: Sequence[EvaluationEntry] = (),
     start: int = 0,
@@ -52,7 +52,7 @@ def replay_rounds(
     return state
 
 
-def records_of(trajectory: Trajectory, settings: TrainSettings) -> tuple[RoundRecord, ...]:
+def records_of(trajectory: Trajectory, settings: Settings) -> tuple[RoundRecord, ...]:
     """The metrics from the log, those of an uninterrupted run: an interruption is evaluated wherever it comes."""
     judged = {entry.round: entry for entry in trajectory.evaluations if settings.evaluates_after(entry.round)}
     records = [RoundRecord.of(entry) for entry in trajectory.rounds]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from zorba_core.data.own_task import Data
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import LocalRounds, init
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_folder, check_folder, remove_leftovers
 from zorba_core.planning.methods import method_facts
@@ -195,16 +195,15 @@ def replay(
     return Rebuilt(target, network, tokenizer, evaluations[-1].round if evaluations else None)
 
 
-def settings_of(request: Request) -> TrainSettings:
+def settings_of(request: Request) -> Settings:
     """The settings in a run's config; what it does not name has its default.
 
     Raises:
         InvalidInputError: a value that is out of range here, such as a device that is missing.
     """
-    names = {field.name for field in fields(TrainSettings)}
     try:
-        return TrainSettings(**{name: value for name, value in request.config.items() if name in names})
-    except (TypeError, InvalidInputError) as error:
+        return Settings(**{name: request.config[name] for name in Settings.model_fields if name in request.config})
+    except InvalidInputError as error:
         raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
 
 
@@ -237,7 +236,7 @@ def _begun_from(request: Request, network: Blocks, trajectory: Trajectory, targe
     return restore(request.path, network, trajectory)
 
 
-def _cannot_replay(request: Request, settings: TrainSettings, last_round: int) -> str:
+def _cannot_replay(request: Request, settings: Settings, last_round: int) -> str:
     available = (
         f"only rounds 0 and {last_round}, its last checkpoint, can be had"
         if last_round
@@ -272,7 +271,7 @@ def check_log(request: Request, trajectory: Trajectory) -> None:
 
 
 def _open_base(
-    request: Request, settings: TrainSettings, model: str | os.PathLike[str] | None
+    request: Request, settings: Settings, model: str | os.PathLike[str] | None
 ) -> tuple[Blocks, PreTrainedTokenizerBase]:
     config = request.config
     source = config["model"] if model is None else model
@@ -302,9 +301,7 @@ def check_rows(request: Request, facts: Mapping[str, Any], *kinds: str) -> None:
             )
 
 
-def reopen(
-    request: Request, settings: TrainSettings, log: TrajectoryLog, earlier: Earlier, notice: Notice
-) -> RunWriter:
+def reopen(request: Request, settings: Settings, log: TrajectoryLog, earlier: Earlier, notice: Notice) -> RunWriter:
     """The writer of an existing folder; removes what a killed process left half written."""
     trajectory = log.trajectory
     if trajectory.dropped_bytes:

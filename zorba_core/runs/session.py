@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit, check_model
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import check_folder, named_in_errors, readable_as_usual
 from zorba_core.planning.methods import method_facts
@@ -71,7 +70,7 @@ def fine_tune(
     test: str | os.PathLike[str] | None = None,
     client: str | None = None,
     model: str | os.PathLike[str] = DEFAULT_MODEL,
-    settings: TrainSettings | None = None,
+    settings: Settings | None = None,
     alpha: float = 1.0,
     division: str | None = None,
     label_words: Sequence[str] | None = None,
@@ -112,7 +111,7 @@ def fine_tune(
 
     An interrupted run can be resumed, whatever stopped it: :func:`zorba_core.runs.resume.resume`.
     """
-    settings = settings or TrainSettings()
+    settings = settings or Settings()
     allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     _check_clients(settings.method, allocation, num_clients)
     check_folder(runs_folder)
@@ -155,7 +154,7 @@ def fine_tune(
             "num_blocks": allocation.num_blocks,
             "alpha": alpha,
             **({} if division == DIRICHLET else {"division": division}),
-            **asdict(settings),
+            **settings.model_dump(),
             "save_model": save_model,
             "force": force,
             "allocation": {
@@ -248,7 +247,7 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def open_network(
-    task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
+    task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: Settings
 ) -> tuple[Blocks, PreTrainedTokenizerBase]:
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
@@ -274,7 +273,7 @@ def divide_rows(
     tokenizer: PreTrainedTokenizerBase,
     num_clients: int,
     alpha: float,
-    settings: TrainSettings,
+    settings: Settings,
     division: str = DIRICHLET,
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the evaluation rows, with facts about them for ``environment.json``."""
@@ -296,9 +295,7 @@ def divide_rows(
     return FederatedRows(train, held_N, evaluation), {**evaluation_facts, **facts}
 
 
-def evaluation_rows(
-    task: Task, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings
-) -> tuple[Rows, dict[str, Any]]:
+def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> tuple[Rows, dict[str, Any]]:
     """The evaluation rows, with facts about them for ``environment.json``."""
     split = task.rows.evaluation_split
     frame = load_split(task, split)

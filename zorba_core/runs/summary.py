@@ -17,7 +17,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import Outcome
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.planning.communication import run_communication
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
 from zorba_core.planning.methods import method_facts
@@ -59,7 +59,7 @@ class CountReports(Callback):
 def summarise(
     network: Blocks,
     allocation: AllocationMetrics,
-    settings: TrainSettings,
+    settings: Settings,
     outcome: Outcome,
     reports: CountReports,
     measured: Mapping[str, Any],
@@ -70,7 +70,7 @@ def summarise(
     target = settings.target
     reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
     last = outcome.records[-1]
-    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
+    workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len, dtype=settings.dtype)
     spec, trained = spec_of_model(network.model, name="model"), sum(network.sizes_M)
     if network.has_adapters:
         spec = replace(spec, num_parameters=spec.num_parameters + trained)
@@ -83,7 +83,7 @@ def summarise(
         rounds=outcome.rounds_done,
         reports=reports.sent,
         usable_reports=reports.usable,
-        num_directions=settings.num_perturbations,
+        num_directions=settings.directions,
         num_seeds=settings.num_seeds,
         parameters=trained if network.has_adapters else spec.num_parameters,
         block_parameters=trained,

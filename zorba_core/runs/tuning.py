@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, repeat_round, step
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, RoundResult
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.preflight import preflight
@@ -88,7 +88,7 @@ def tune(
     network: Blocks,
     allocation: AllocationMetrics,
     rows: FederatedRows,
-    settings: TrainSettings,
+    settings: Settings,
     *,
     lr_grid: Sequence[float] | None = None,
     first_rounds: int = FIRST_ROUNDS,
@@ -113,7 +113,7 @@ def tune(
         raise InvalidInputError(f"horizon is {horizon} and first_rounds {first_rounds}; give a longer horizon")
     split = hold_out(rows, settings.seed)
     lrs = _grid(network, allocation, split, settings) if lr_grid is None else _checked_grid(lr_grid)
-    trial = _Trial(network, allocation, split, _computed(network, replace(settings, rounds=horizon)))
+    trial = _Trial(network, allocation, split, _computed(network, settings.replace(rounds=horizon)))
     alive = list(lrs)
     for part, rounds in enumerate((min(first_rounds, horizon), max(first_rounds, horizon // 2), horizon)):
         if part == _LAST and lr_grid is None:
@@ -127,7 +127,7 @@ def tune(
     if not loss[best] < trial.initial:
         raise RunError(
             f"no learning rate from {min(lrs):.3g} to {max(lrs):.3g} lowered the held-out loss of {trial.initial:.4f} "
-            f"in {horizon} rounds; try more perturbations or a larger batch, or another grid with --lrs"
+            f"in {horizon} rounds; try more directions or a larger batch, or another grid with --lrs"
         )
     edge = trial.edge(best)
     safe = [lr for lr in alive if lr <= edge / 2]
@@ -157,9 +157,7 @@ def tune(
 class _Trial:
     """Runs of the same rounds at different rates, each as far as it was asked for."""
 
-    def __init__(
-        self, network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
-    ) -> None:
+    def __init__(self, network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> None:
         self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
         self._base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
         self.initial = evaluate(network, rows.evaluation).loss
@@ -169,7 +167,7 @@ class _Trial:
     def loss(self, lr: float, rounds: int) -> float:
         """The held-out loss at the end of ``rounds``, infinite when it diverged."""
         try:
-            self._loss[lr] = self._advance(replace(self._settings, lr=lr), self.history.setdefault(lr, []), rounds)
+            self._loss[lr] = self._advance(self._settings.replace(lr=lr), self.history.setdefault(lr, []), rounds)
         finally:
             self._network.copy_to_blocks(self._base)
         return self._loss[lr]
@@ -185,7 +183,7 @@ class _Trial:
         loss = self._loss[lr]
         return Candidate(lr, len(self.history[lr]), loss if math.isfinite(loss) else None, left_after)
 
-    def _advance(self, settings: TrainSettings, history: list[RoundResult], target: int) -> float:
+    def _advance(self, settings: Settings, history: list[RoundResult], target: int) -> float:
         """Train from the base to round ``target``."""
         network, allocation, rows = self._network, self._allocation, self._rows
         if method_facts(settings.method).first_order:
@@ -208,14 +206,14 @@ class _Trial:
         return loss if math.isfinite(loss) else math.inf
 
 
-def _computed(network: Blocks, settings: TrainSettings) -> TrainSettings:
+def _computed(network: Blocks, settings: Settings) -> Settings:
     """With exact scalars where the model is small enough to afford them."""
     affordable = (
         settings.estimator == "cohort"
         and not method_facts(settings.method).first_order
         and sum(network.sizes_M) <= _SMALL
     )
-    return replace(settings, estimator="exact") if affordable else settings
+    return settings.replace(estimator="exact") if affordable else settings
 
 
 def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
@@ -235,7 +233,7 @@ def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
     return FederatedRows(rows.train, held_N, rows.train.rows(np.sort(taken)))
 
 
-def _grid(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings) -> list[float]:
+def _grid(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> list[float]:
     """Rates at which a round's step is a given share of the weights' length, by preflight's measure of one of them."""
     report = preflight(network, allocation, rows, settings)
     hopeless = [check for check in report.failed if check.name in ("perturbation", "scalars")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pandas as pd
 import streamlit as st
 
@@ -52,7 +50,7 @@ def _problem() -> tuple[str, str] | None:
 def make_own() -> None:
     """Turn the drawn fleet into rows to edit (a button's callback)."""
     drawn = state.current()
-    state.apply(replace(drawn, fleet_kind="table", table=rows_of(drawn.fleet())))
+    state.apply(drawn.replace(fleet_kind="table", table=rows_of(drawn.fleet())))
 
 
 def table_editor() -> None:
@@ -93,7 +91,7 @@ def _take_edits() -> None:
 
 
 def _example() -> None:
-    state.apply(replace(state.current(), fleet_kind="table", table=EXAMPLE_ROWS))
+    state.apply(state.current().replace(fleet_kind="table", table=EXAMPLE_ROWS))
 
 
 def _take_upload(key: str) -> None:

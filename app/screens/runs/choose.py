@@ -61,7 +61,7 @@ def _has(record: Record, text: str, title: str = "") -> bool:
 
 def _sets(record: Record, word: str) -> bool:
     """Whether ``word`` is ``setting=value`` of the run: named as in its config or as an option of the command
-    (``--batch-size=8``, ``perturbations=10``, ``solver=exact``); numbers as numbers (``1e-2`` is ``0.01``)."""
+    (``--batch-size=8``, ``directions=10``, ``solver=exact``); numbers as numbers (``1e-2`` is ``0.01``)."""
     setting, equals, wanted = word.lstrip("-").partition("=")
     name = setting.replace("-", "_")
     settings = {**record.settings, "method": record.method, "status": record.status}

@@ -116,7 +116,7 @@ _SAID_ONCE = ("dataset", "model", "method", "solver")
 _VARIED = {
     "lr": "lr",
     "μ": "mu",
-    "Q": "num_perturbations",
+    "Q": "directions",
     "B": "batch_size",
     "N": "num_clients",
     "α": "alpha",

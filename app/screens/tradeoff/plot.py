@@ -143,7 +143,7 @@ def _other_method(view: View, solver: str) -> View | None:
     if solver == view.study.scenario.solver:
         return None
     try:
-        return replace(view, study=state.solved(replace(view.study.scenario, solver=solver)))
+        return replace(view, study=state.solved(view.study.scenario.replace(solver=solver)))
     except ZorbaError as error:
         st.caption(f":material/warning: {SOLVERS[solver].title} is not shown: {components.plain(str(error))}.")
         return None

@@ -9,12 +9,12 @@ import streamlit as st
 from app.screens.train import choices
 from app.shared import components
 from app.shared.links import choose, linked, linked_number, linked_switch, linked_text, remembered
+from zorba_core.checked import bound_of, help_of, kind_of
 from zorba_core.data.load import missing as how_to_get
 from zorba_core.data.task import METRIC_TITLES, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import ZorbaError
-from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER, OWN_ROWS = "folder", "own"
@@ -120,8 +120,8 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
     directions = _number(
         third,
         "Directions Q",
-        "num_perturbations",
-        declared(TrainSettings)["num_seeds"].default,
+        "directions",
+        Settings().num_seeds,
         key=_for_method("train_q", method),
         default=method.default_directions or 1,
         low=1,
@@ -172,9 +172,9 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
     return {
         "rounds": rounds,
         "lr": lr,
-        "perturbations": None if method.first_order else directions,
+        "directions": None if method.first_order else directions,
         "mu": None if method.first_order else mu,
-        "estimator": None if method.first_order or estimator == TrainSettings.estimator else estimator,
+        "estimator": None if method.first_order or estimator == Settings().estimator else estimator,
         "batch_size": batch,
         "seq_len": length,
         "seed": seed,
@@ -203,12 +203,12 @@ def _number(
 ) -> Any:
     """A setting of the run, kept in the address. Its least value, usual value and help are those that the setting is
     declared with, unless this form has its own."""
-    field = declared(TrainSettings)[name]
+    field = Settings.model_fields[name]
     widget = place.slider if name == "target" else place.number_input
     bounds = (
-        field.at_least if low is None else low,
+        bound_of(field, "ge") if low is None else low,
         high,
         field.default if default is None else default,
     )
-    help = f"{field.full_help()} {help}".rstrip()
-    return linked_number(widget, label, *map(field.kind, bounds), help=help, **arguments)
+    help = f"{help_of(field)} {help}".rstrip()
+    return linked_number(widget, label, *map(kind_of(field)[0], bounds), help=help, **arguments)

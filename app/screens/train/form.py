@@ -6,7 +6,7 @@ The form asks; the ``zorba train`` process decides whether it can be done, and s
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -152,12 +152,12 @@ def _fits(allocation: Allocation, model: choices.Model) -> bool:
 
 
 def _plan_with(preset: str) -> None:
-    state.apply(replace(state.current(), model=preset))
+    state.apply(state.current().replace(model=preset))
 
 
 def _vram_gib(allocation: Allocation, model: choices.Model, method: MethodFacts, options: dict[str, Any]) -> float:
     """All clients together, by the paper's model."""
-    workload = Workload(options["batch_size"], options["seq_len"])
+    workload = Workload(batch_size=options["batch_size"], seq_len=options["seq_len"])
     total = allocation.total_blocks if method.allocates else None
     return total_bytes(model.spec, workload, allocation.num_clients, total, method.name) / GIB
 

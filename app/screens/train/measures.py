@@ -123,7 +123,11 @@ def _vram(run: Path, request: Request) -> tuple[float, float] | None:
     if str(run) not in known:
         try:
             spec = model_spec(resolve_model(str(config["model"])))
-            workload = Workload(int(config["batch_size"]), int(config["seq_len"]), str(config.get("dtype", "float32")))
+            workload = Workload(
+                batch_size=int(config["batch_size"]),
+                seq_len=int(config["seq_len"]),
+                dtype=str(config.get("dtype", "float32")),
+            )
             bytes_N = psi_client_bytes(spec, workload, request.allocation.blocks_held_N)
             known[str(run)] = (float(bytes_N.sum()) / GIB, float(bytes_N.max()) / GIB)
         except (ZorbaError, KeyError, TypeError, ValueError):

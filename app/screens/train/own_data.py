@@ -33,7 +33,6 @@ from zorba_core.data.tables import is_empty
 from zorba_core.data.task import CLIENT, FIELD, PLACE, TableRows, Task
 from zorba_core.data.words import as_list, listed
 from zorba_core.errors import InvalidInputError, ZorbaError
-from zorba_core.fields import declared
 from zorba_core.files import write_bytes, write_text
 from zorba_core.plots import labels_figure, labels_per_client
 
@@ -136,7 +135,7 @@ def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
         return
     division = NATURAL if own.num_clients is not None else DIRICHLET
     try:
-        held_N = divide(frame, num_clients, declared(TaskOptions)["alpha"].default, seed, division)
+        held_N = divide(frame, num_clients, TaskOptions.model_fields["alpha"].default, seed, division)
     except ZorbaError as error:
         components.problem("These rows cannot be divided among the clients", components.sentence(error))
         return

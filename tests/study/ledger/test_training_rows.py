@@ -14,7 +14,7 @@ BASE = {
     "method": "zorba", "num_clients": 20, "num_blocks": 12, "rounds": 30, "rounds_done": 30, "lr": 2e-2, "lambda": 1.0,
     "V": 0.1, "E": 0.6, "D": 4.0, "N_eff": 20.0, "T": 80, "min_c": 2, "late_accuracy": 0.7, "best_accuracy": 0.8,
     "initial_loss": 0.88, "final_loss": 0.5, "psi_gib": 1.0, "sent_paper": 300, "sent_needed": 60, "sent_bytes": 900,
-    "work": 30, "seconds": 3.0, "num_perturbations": 10,
+    "work": 30, "seconds": 3.0, "directions": 10,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def test_a_zorba_cell_of_opt_125m_accepts_83_percent_of_arbitrary_numbers(root):
     row = TABLE_2_VRAM[0]
     assert memory_rows.acceptance_share(row) == pytest.approx(0.8325, abs=1e-4)
     # The same by trial: numbers drawn over the range of all totals, accepted within the tolerance of some total.
-    model, workload = model_spec(row.model), Workload(8, row.seq_len)
+    model, workload = model_spec(row.model), Workload(batch_size=8, seq_len=row.seq_len)
     parameters, block = NUM_CLIENTS * psi_model_bytes(model, workload) / GIB, psi_block_bytes(model, workload) / GIB
     drawn = np.random.default_rng(0).uniform(parameters + 50 * block, parameters + 599 * block, 100_000)
     nearest = parameters + np.round((drawn - parameters) / block) * block
@@ -36,7 +36,7 @@ def test_all_totals_are_multiples_of_25_as_the_rows_say():
 
 def cell(row, method, parameters):
     """A cell by the model, with a number of parameters of one's own."""
-    workload = Workload(8, row.seq_len)
+    workload = Workload(batch_size=8, seq_len=row.seq_len)
     model = model_spec(row.model)
     blocks = row.total_blocks if method == "zorba" else NUM_CLIENTS * model.num_blocks
     copies = NUM_CLIENTS * (2 if method == "fedit" else 1)

@@ -55,7 +55,7 @@ def _register_own() -> None:
 
 
 def estimator_of(settings: Any) -> Callable[..., Any]:
-    """The estimator of a run's :class:`zorba_core.engine.settings.TrainSettings`, its finite difference and its reading
+    """The estimator of a run's :class:`zorba_core.engine.settings.Settings`, its finite difference and its reading
     of inactive blocks filled in."""
     estimator = ESTIMATORS.get_part(settings.estimator)
     options = {"mu": settings.mu, "inactive": settings.inactive}

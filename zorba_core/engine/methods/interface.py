@@ -53,7 +53,7 @@ from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.schedule import lr_of_round
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import MethodFacts
 
@@ -61,7 +61,7 @@ from zorba_core.planning.methods import MethodFacts
 class Method(MethodFacts):
     """A federated algorithm: one object with the method's facts and its three functions."""
 
-    def init(self, num_blocks: int, settings: TrainSettings) -> MethodState:
+    def init(self, num_blocks: int, settings: Settings) -> MethodState:
         """The state before the first round."""
         return {}
 
@@ -108,9 +108,7 @@ class Scalars:
 class ScalarMethod(Method):
     """Clients send one scalar a shared direction; the server steps along the same directions. As it is: ZorBA."""
 
-    def coefficients(
-        self, state: MethodState, scalars: Scalars, settings: TrainSettings
-    ) -> tuple[np.ndarray, MethodState]:
+    def coefficients(self, state: MethodState, scalars: Scalars, settings: Settings) -> tuple[np.ndarray, MethodState]:
         """How far each block moves along each direction, in units of the learning rate: (M, Q), and the new state.
 
         A pure function: of its arguments alone, which it does not change.
@@ -144,7 +142,7 @@ class ScalarMethod(Method):
         return coefficients_MQ, state
 
     def checked_coefficients(
-        self, state: MethodState, scalars: Scalars, settings: TrainSettings
+        self, state: MethodState, scalars: Scalars, settings: Settings
     ) -> tuple[np.ndarray, MethodState]:
         """:meth:`coefficients`, as the log and the wire can carry them.
 

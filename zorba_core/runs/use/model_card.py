@@ -201,8 +201,8 @@ def _method(run: Run) -> str:
     if config.get("schedule", "constant") != "constant":
         rate += f" at its highest ({config['schedule']} schedule)"
     lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]
-    if config.get("num_perturbations"):
-        along = f"{config['num_perturbations']} directions a round ({config['direction']})"
+    if config.get("directions"):
+        along = f"{config['directions']} directions a round ({config['direction']})"
         estimator = ESTIMATORS.get(config.get("estimator", "cohort"))  # None: of a package that is not here
         if estimator is None or not estimator.exact:
             scalars = f"Forward passes only: {along}, difference length {config['mu']:g}"

@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_path
 from zorba_core.planning.methods import method_facts
@@ -42,7 +42,7 @@ class TunedModel:
 
     run: Run
     task: Task
-    settings: TrainSettings
+    settings: Settings
     tokenizer: PreTrainedTokenizerBase
     network: Blocks
     source: str  # "saved model", "log" or "replayed before"
@@ -176,14 +176,14 @@ def _keep(folder: Path, network: Blocks) -> None:
         save_file(weights, temporary)
 
 
-def _settings_here(request: Request) -> TrainSettings:
+def _settings_here(request: Request) -> Settings:
     """The run's settings, on the CPU where its device is missing here."""
     if request.config.get("device") == "cuda" and not torch.cuda.is_available():
         request = request._replace(config={**request.config, "device": "cpu", "precision": "highest"})
     return settings_of(request)
 
 
-def _settings_for_replay(request: Request) -> TrainSettings:
+def _settings_for_replay(request: Request) -> Settings:
     if request.config.get("device") == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError(
             f"{request.path}: it was made on a CUDA device and saved no model, and its log replays on such a device "

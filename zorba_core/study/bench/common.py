@@ -37,8 +37,8 @@ def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocatio
 
     Clients have room for 1 to M blocks; the last one is two levels where each has room for all.
     """
-    budget_N = stream("bench-budgets", settings.seed).integers(1, num_blocks + 1, settings.num_clients)
-    total = min(settings.total_blocks, int(budget_N.sum()))
+    budget_N = stream("bench-budgets", settings.seed).integers(1, num_blocks + 1, settings.clients)
+    total = min(settings.total, int(budget_N.sum()))
     problem = AllocationProblem(budget_N, num_blocks, total=total)
     roomy = AllocationProblem(np.full_like(budget_N, num_blocks), num_blocks, total=total)
 
@@ -46,7 +46,7 @@ def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocatio
         return Allocation(solve(problem, solver).allocation.A_MN)
 
     return {
-        "full": Allocation(np.ones((num_blocks, settings.num_clients), dtype=bool)),
+        "full": Allocation(np.ones((num_blocks, settings.clients), dtype=bool)),
         "balanced": solved("balanced"),
         "two-level": solved("two-level"),
         "two-level, room for all": solved("two-level", roomy),
@@ -57,7 +57,7 @@ def client_batches(settings: BenchSettings, vocabulary: int) -> list[Encoded]:
     """Rows of random tokens, ``seq_len`` long."""
     generator = stream("bench-rows", settings.seed)
     batches = []
-    for _ in range(settings.num_clients):
+    for _ in range(settings.clients):
         token_ids_BL = generator.integers(3, vocabulary, (settings.batch_size, settings.seq_len))
         last_B = np.full(settings.batch_size, settings.seq_len - 1)
         label_B = generator.integers(0, len(LABEL_IDS), settings.batch_size)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ def run_bench(settings: BenchSettings, report: Report = lambda line: None) -> di
     with use_threads(settings.threads):
         network = Blocks(load_model(settings.model), LABEL_IDS, device=settings.device)
         return {
-            "settings": asdict(settings),
+            "settings": settings.model_dump(),
             "environment": describe(settings.run_settings),
             "clock": settings.clock_name,
             "model": {"num_blocks": network.num_blocks, "block_parameters": sum(network.sizes_M)},
@@ -53,7 +52,7 @@ def time_rounds(network: Blocks, settings: BenchSettings, report: Report) -> dic
     """Whole rounds (estimate and update) and their floor, all allocations taking turns with each other."""
     batches_N = client_batches(settings, network.model.config.vocab_size)
     directions = Directions(settings.direction, network.shapes_M, device=settings.device)
-    seeds_Q = range(settings.num_perturbations)
+    seeds_Q = range(settings.directions)
     piece = rows_at_once(network, settings.seq_len)
 
     def whole_round(estimator: Callable[..., Estimate], A_MN: np.ndarray) -> None:
@@ -64,7 +63,7 @@ def time_rounds(network: Blocks, settings: BenchSettings, report: Report) -> dic
         started_M = _started(A_MN, settings)
         return {
             "cohort": lambda: whole_round(estimate_cohort, A_MN),
-            "floor": lambda: _plain_passes(network, batches_N, started_M, settings.num_perturbations, piece),
+            "floor": lambda: _plain_passes(network, batches_N, started_M, settings.directions, piece),
             "reference": lambda: whole_round(estimate, A_MN),
         }
 
@@ -107,11 +106,11 @@ def _started(A_MN: np.ndarray, settings: BenchSettings) -> np.ndarray:
 
 @torch.no_grad()
 def _plain_passes(
-    network: Blocks, batches_N: list[Encoded], started_M: np.ndarray, num_perturbations: int, piece: int
+    network: Blocks, batches_N: list[Encoded], started_M: np.ndarray, num_directions: int, piece: int
 ) -> None:
     everything = batches_N[0].joined(batches_N, network.device)
     token_ids_RL, everyone = everything.token_ids_RL, len(everything)
-    for rows_M in [np.full(network.num_blocks, everyone)] + [started_M] * num_perturbations:
+    for rows_M in [np.full(network.num_blocks, everyone)] + [started_M] * num_directions:
         for start in range(0, int(rows_M[-1]), piece):
             stop = min(start + piece, int(rows_M[-1]))
             hidden = network.embed(token_ids_RL[start:stop])

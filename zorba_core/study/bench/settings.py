@@ -4,51 +4,65 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
 
 from zorba_core.allocation.feasibility import MAX_CELLS
-from zorba_core.engine.settings import PRECISIONS, TrainSettings
+from zorba_core.checked import Checked, OneOf
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.settings import PRECISIONS, Settings
 from zorba_core.errors import InvalidInputError
-from zorba_core.fields import check, declared, setting
 
 
-@dataclass(frozen=True)
-class BenchSettings:
+class BenchSettings(Checked):
     """What is timed.
 
     Raises:
         InvalidInputError: a count below 1.
     """
 
-    model: str = setting("opt-mini", "opt-mini, a Hugging Face folder, or a hub id.")
-    num_clients: int = setting(50, "number of clients.", symbol="N", at_least=1, at_most=100_000, option="clients")
-    batch_size: int = setting(8, "rows a client.", symbol="B", at_least=1)
-    seq_len: int = setting(32, "tokens a row.", symbol="L", at_least=1)
-    num_perturbations: int = setting(10, "directions a round.", symbol="Q", at_least=1, option="perturbations")
-    total_blocks: int = setting(
-        200, "activated blocks of the routed allocations.", symbol="T", at_least=1, at_most=MAX_CELLS, option="total"
-    )
-    mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.")
-    direction: str = setting("rademacher", "{choices}.", choices=declared(TrainSettings)["direction"].choices)
-    repeats: int = setting(5, "Turns that are timed; medians are compared.", at_least=1, at_most=10_000)
-    seed: int = setting(0, "Of rows and budgets.")
-    threads: int = setting(1, "CPU threads.", at_least=1)
-    device: str = setting("cpu", "cpu or cuda.")
-    precision: str = setting("", "Of products, of profile gpu, with commas between; default: all that the device has.")
+    model: str = "opt-mini"
+    """opt-mini, a Hugging Face folder, or a hub id."""
+    clients: int = Field(50, ge=1, le=100_000)
+    """Number of clients, N."""
+    batch_size: int = Field(8, ge=1)
+    """Rows of a client, B."""
+    seq_len: int = Field(32, ge=1)
+    """Tokens of a row, L."""
+    directions: int = Field(10, ge=1)
+    """Directions of a round, Q."""
+    total: int = Field(200, ge=1, le=MAX_CELLS)
+    """Activated blocks of the routed allocations, T."""
+    mu: float = 1e-3
+    """Length of a finite difference, in units of the direction."""
+    direction: Annotated[str, OneOf(DIRECTIONS.meanings)] = "rademacher"
+    """{choices}."""
+    repeats: int = Field(5, ge=1, le=10_000)
+    """Turns that are timed; medians are compared."""
+    seed: int = 0
+    """Random seed for rows and budgets."""
+    threads: int = Field(1, ge=1)
+    """CPU threads."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    precision: str = ""
+    """Of products, of profile gpu, with commas between; default: all that the device has."""
 
-    def __post_init__(self) -> None:
-        check(self)
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
         unknown = [name for name in self.precisions if name not in self._all_precisions]
         if unknown:
             known = ", ".join(self._all_precisions)
             raise InvalidInputError(f"precision {unknown[0]!r} is not one of {known}, which device {self.device} has")
         self.run_settings  # noqa: B018 - refuses a step, a seed or a device that cannot be
+        return self
 
     @property
-    def run_settings(self) -> TrainSettings:
+    def run_settings(self) -> Settings:
         """The settings of a run of the same kind."""
-        return TrainSettings(
-            num_perturbations=self.num_perturbations,
+        return Settings(
+            directions=self.directions,
             batch_size=self.batch_size,
             seq_len=self.seq_len,
             mu=self.mu,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ def run_targets(
     specs = [model_spec(name) for name in models]  # an unknown name is refused before anything slow
     with use_threads(settings.threads):
         return {
-            "settings": {**asdict(settings), "model": list(models)},
+            "settings": {**settings.model_dump(), "model": list(models)},
             "environment": describe(settings.run_settings),
             "clock": settings.clock_name,
             "models": {spec.name: _time_model(spec, settings, report) for spec in specs},
@@ -86,9 +85,9 @@ def _random_model(spec: ModelSpec, settings: BenchSettings) -> OPTForCausalLM:
 def _whole_round(network: Blocks, settings: BenchSettings) -> Callable[[], None]:
     """Estimate and update with every client activating every block."""
     batches_N = client_batches(settings, network.model.config.vocab_size)
-    A_MN = np.ones((network.num_blocks, settings.num_clients), dtype=bool)
+    A_MN = np.ones((network.num_blocks, settings.clients), dtype=bool)
     directions = Directions(settings.direction, network.shapes_M, device=settings.device)
-    seeds_Q = range(settings.num_perturbations)
+    seeds_Q = range(settings.directions)
 
     def run() -> None:
         rho_NQ = estimate_cohort(network, batches_N, A_MN, seeds_Q, directions, mu=settings.mu).rho_NQ

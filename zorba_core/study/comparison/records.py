@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.allocation import Allocation, find_measure
+from zorba_core.runs.folder import current_names
 from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total
 from zorba_core.study.experiments.measures import column_of
@@ -177,7 +178,7 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
         request = {}
     config = {
         **{key: value for key, value in request.items() if key != "settings"},
-        **request.get("settings", {}),
+        **current_names(request.get("settings", {})),
         "dataset": row["dataset"],
         "model": row["model"],
         "method": row["method"],

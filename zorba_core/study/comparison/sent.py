@@ -47,7 +47,7 @@ def bytes_sent(
                 allocation.A_MN,
                 rounds=count,
                 reports=(done * allocation.num_clients if reports is None else reports) if count else 0,
-                num_directions=int(config["num_perturbations"]),
+                num_directions=int(config["directions"]),
                 num_seeds=int(config["num_seeds"]),
             ).total("wire_bytes")
             for count in (done, 0)

@@ -32,10 +32,10 @@ def _arms(N: int) -> dict[str, tuple[Recipe, dict[str, Any]]]:
         "mu 1e-4": (usual, {"mu": 1e-4}),
         "mu 1e-2": (usual, {"mu": 1e-2}),
         _PRINTED: (usual, {"direction": "unit-sphere", "mu": 1e-4, "lr": 5e-5}),
-        "Q 1": (usual, {"num_perturbations": 1}),
-        "Q 4": (usual, {"num_perturbations": 4}),
-        "Q 20": (usual, {"num_perturbations": 20}),
-        "Q 1, rate / 4": (usual, {"num_perturbations": 1, "lr": _RATE / 4}),
+        "Q 1": (usual, {"directions": 1}),
+        "Q 4": (usual, {"directions": 4}),
+        "Q 20": (usual, {"directions": 20}),
+        "Q 1, rate / 4": (usual, {"directions": 1, "lr": _RATE / 4}),
     }
 
 

@@ -39,7 +39,7 @@ def scenario_recipes() -> dict[str, Recipe]:
 
 def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     dataset = "toy-reviews" if profile == "ci" else "sst2"
-    changes = {"ci": {"rounds": 1, "num_perturbations": 1}, "standard": {"rounds": ROUNDS}}.get(profile, {})
+    changes = {"ci": {"rounds": 1, "directions": 1}, "standard": {"rounds": ROUNDS}}.get(profile, {})
     return [
         RunSpec(
             name,

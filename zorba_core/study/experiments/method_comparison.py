@@ -89,7 +89,7 @@ def compare_methods(results: Results, share: float = EASY_SHARE) -> pd.DataFrame
                     "arm": arm,
                     "method": first["method"],
                     "lr": first["lr"],
-                    "num_perturbations": first["num_perturbations"],
+                    "directions": first["directions"],
                     "seeds": group["seed"].nunique(),
                     "target": target_of(dataset, share),
                     "horizon": int(limit),

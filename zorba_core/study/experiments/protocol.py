@@ -18,7 +18,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "ci": {
         "rounds": 3,
         "batch_size": 2,
-        "num_perturbations": 2,
+        "directions": 2,
         "num_seeds": 64,
         "seq_len": 32,
         "eval_every": 1,
@@ -27,7 +27,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "standard": {
         "rounds": 40,
         "batch_size": 2,
-        "num_perturbations": 10,
+        "directions": 10,
         "num_seeds": 4096,
         "seq_len": 64,
         "eval_every": 5,
@@ -37,7 +37,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "gpu": {
         "rounds": 60,
         "batch_size": 8,
-        "num_perturbations": 10,
+        "directions": 10,
         "num_seeds": 4096,
         "seq_len": 64,
         "eval_every": 5,
@@ -47,7 +47,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "paper": {
         "rounds": 500,
         "batch_size": 8,
-        "num_perturbations": 10,
+        "directions": 10,
         "num_seeds": 4096,
         "seq_len": 128,
         "eval_every": 10,
@@ -64,7 +64,7 @@ def target_of(dataset: str, share: float = TARGET_SHARE) -> float:
 
 
 def settings_of(profile: str, dataset: str, *, lr: float, seed: int, **changes: Any) -> dict[str, Any]:
-    """All values of ``TrainSettings``, explicit so that a new default changes no experiment."""
+    """All values of ``Settings``, explicit so that a new default changes no experiment."""
     return {
         **SIZES[profile],
         "lr": lr,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
+from zorba_core.runs.folder import EARLIER_NAMES
 from zorba_core.study.experiments.recipes import Recipe
 
 PROFILES = ("ci", "standard", "gpu", "paper")
@@ -23,7 +24,7 @@ ROLES = ("measure", "tune")
 class RunSpec:
     """Everything that decides a run's bits, but for the engine's version, and the labels it is found by.
 
-    ``settings`` are fields of :class:`zorba_core.engine.settings.TrainSettings` by name (the method among them);
+    ``settings`` are fields of :class:`zorba_core.engine.settings.Settings` by name (the method among them);
     ``arm``, ``role`` and ``wave`` label the run and are not part of its identity: two experiments that ask for the same
     run share it.
     """
@@ -53,13 +54,14 @@ class RunSpec:
         return self.settings.get("method", "zorba")
 
     def request(self) -> dict[str, Any]:
-        """What is hashed: data, model, recipe and settings."""
+        """What is hashed: data, model, recipe and settings, these under the names of the stored runs."""
+        earlier = {name: before for before, name in EARLIER_NAMES.items()}
         return {
             "dataset": self.dataset,
             "alpha": self.alpha,
             "model": self.model,
             "recipe": self.recipe.describe(),
-            "settings": self.settings,
+            "settings": {earlier.get(name, name): value for name, value in self.settings.items()},
         }
 
     @property

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 from zorba_core.files import write_parquet
+from zorba_core.runs.folder import EARLIER_NAMES
 from zorba_core.study.experiments.definitions import EXPERIMENTS
 from zorba_core.study.experiments.specs import Experiment, RunSpec
 
@@ -49,7 +50,7 @@ RUN_COLUMNS: Mapping[str, pa.DataType] = {
     "rounds": pa.int64(),  # asked for
     "lr": pa.float64(),
     "mu": pa.float64(),
-    "num_perturbations": pa.int64(),
+    "directions": pa.int64(),
     "batch_size": pa.int64(),
     "direction": pa.string(),
     "inactive": pa.string(),
@@ -201,6 +202,8 @@ def _read(path: Path, schema: pa.Schema) -> pd.DataFrame:
     if not path.is_file():
         return schema.empty_table().to_pandas()
     try:
-        return pq.read_table(path).select(schema.names).cast(schema).to_pandas()
+        table = pq.read_table(path)
+        table = table.rename_columns([EARLIER_NAMES.get(name, name) for name in table.column_names])
+        return table.select(schema.names).cast(schema).to_pandas()
     except (pa.ArrowException, OSError, KeyError) as error:
         raise InvalidInputError(f"{path}: not a table of runs ({first_line(error)[:200]}); {_AGAIN}") from None

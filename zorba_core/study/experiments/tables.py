@@ -80,7 +80,7 @@ def _spec(profile: str, dataset: str, arm: MethodArm, lr: float, seed: int, role
         rounds = arm.rounds // 2 if role == "tune" else arm.rounds
         changes |= {"rounds": rounds, "eval_every": arm.rounds // 12}
     if arm.directions is None or profile != "ci":
-        changes["num_perturbations"] = arm.directions
+        changes["directions"] = arm.directions
     if profile != "ci":
         changes["stop_at_target"] = role == "measure"
     return RunSpec(

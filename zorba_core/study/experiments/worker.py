@@ -77,7 +77,7 @@ def finished_record(spec: RunSpec, folder: Path) -> RunRows | None:
 
 
 def _go(spec: RunSpec, folder: Path, interrupt: Any) -> Run:
-    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.engine.settings import Settings
     from zorba_core.runs.resume import resume
     from zorba_core.runs.session import fine_tune
 
@@ -95,7 +95,7 @@ def _go(spec: RunSpec, folder: Path, interrupt: Any) -> Run:
         num_clients=None if allocates else spec.recipe.num_clients,
         dataset=spec.dataset,
         model=spec.model,
-        settings=TrainSettings(**spec.settings),
+        settings=Settings(**spec.settings),
         alpha=spec.alpha,
         runs_folder=folder,
         name="run",
@@ -138,7 +138,7 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRo
         **{name: measures[name] for name in COLUMNS},
         "config": to_json({"request": spec.request(), "run": settings}),
     }
-    for name in ("rounds", "lr", "mu", "num_perturbations", "batch_size", "direction", "inactive", "target"):
+    for name in ("rounds", "lr", "mu", "directions", "batch_size", "direction", "inactive", "target"):
         row[name] = settings.get(name, spec.settings.get(name))
     if run is not None:
         environment = run.environment

@@ -40,7 +40,7 @@ def rows(checkout: Path) -> list[Claim]:
 
 def cell_gib(row: VramRow, method: str) -> float:
     """One cell of Table II by the paper's own model."""
-    workload = Workload(BATCH_SIZE, row.seq_len)
+    workload = Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
     blocks = row.total_blocks if method == "zorba" else None
     return total_bytes(model_spec(row.model), workload, NUM_CLIENTS, blocks, method) / GIB
 
@@ -77,7 +77,7 @@ def _cells() -> list[Claim]:
 def acceptance_share(row: VramRow, tolerance_gib: float = TOLERANCE_GIB) -> float:
     """The share of arbitrary numbers that a ZorBA cell would accept: those within the tolerance of some whole number of
     activated blocks. A block is the distance between two such numbers."""
-    block = psi_block_bytes(model_spec(row.model), Workload(BATCH_SIZE, row.seq_len)) / GIB
+    block = psi_block_bytes(model_spec(row.model), Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)) / GIB
     return min(1.0, 2 * tolerance_gib / block)
 
 
@@ -104,12 +104,13 @@ def _misprint_text(row: VramRow, ours: float) -> str:
 
 
 def _copy_gib(row: VramRow) -> float:
-    return NUM_CLIENTS * psi_model_bytes(model_spec(row.model), Workload(BATCH_SIZE, row.seq_len)) / GIB
+    workload = Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
+    return NUM_CLIENTS * psi_model_bytes(model_spec(row.model), workload) / GIB
 
 
 def parameters_of(row: VramRow, method: str) -> tuple[float, float]:
     """Least and largest number of parameters d with which a cell comes out to its last printed digit."""
-    model, workload = model_spec(row.model), Workload(BATCH_SIZE, row.seq_len)
+    model, workload = model_spec(row.model), Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
     blocks = row.total_blocks if method == "zorba" else model.num_blocks * NUM_CLIENTS
     activations = blocks * psi_block_bytes(model, workload) / GIB
     copies = NUM_CLIENTS * (2 if method == "fedit" else 1) * workload.bytes_per_number
@@ -131,7 +132,7 @@ def common_parameters(model: str, zorba: bool) -> tuple[float, float]:
 def rounded_cell(row: VramRow, method: str) -> str:
     """A cell as printed if each client's parameters are first rounded to 0.001 GiB; d as ZorBA's cells have it."""
     parameters = _PARAMETERS_BY_ZORBA[row.model]
-    model, workload = model_spec(row.model), Workload(BATCH_SIZE, row.seq_len)
+    model, workload = model_spec(row.model), Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
     blocks = row.total_blocks if method == "zorba" else model.num_blocks * NUM_CLIENTS
     copies = 2 if method == "fedit" else 1
     each = round(parameters * workload.bytes_per_number / GIB, 3)
@@ -196,7 +197,7 @@ def _percentages() -> list[Claim]:
 
 
 def _figure_1(checkout: Path) -> list[Claim]:
-    model, workload = model_spec("opt-125m"), Workload(BATCH_SIZE, 128)
+    model, workload = model_spec("opt-125m"), Workload(batch_size=BATCH_SIZE, seq_len=128)
     activations = model.num_blocks * psi_block_bytes(model, workload)
     share = 100 * activations / (activations + psi_model_bytes(model, workload))
     measured = read_measured(checkout / MEASURED)
@@ -254,7 +255,7 @@ def read_measured(path: Path) -> dict[int, float]:
 def _capacities() -> list[Claim]:
     claims = []
     for row in TABLE_2_VRAM:
-        model, workload = model_spec(row.model), Workload(BATCH_SIZE, row.seq_len)
+        model, workload = model_spec(row.model), Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
         fleets = (uniform_fleet(model, workload, NUM_CLIENTS, seed) for seed in range(_FLEETS))
         totals = np.array([whole_block_budgets(fleet.capacity_N_bytes, model, workload).sum() for fleet in fleets])
         able = int((totals >= row.total_blocks).sum())

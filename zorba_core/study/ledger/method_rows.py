@@ -71,7 +71,7 @@ def _rounds_text(row) -> str:
 
 
 def _protocol_text(row) -> str:
-    directions = "exact gradient" if row.method == "fedit" else f"Q = {row.num_perturbations}"
+    directions = "exact gradient" if row.method == "fedit" else f"Q = {row.directions}"
     longer = f" (asked for {row.asked})" if row.asked > row.horizon else ""
     return (
         f"20 clients, batches of 2, {directions}, rate {row.lr:g} (best of 4 trials), target {EASY_SHARE:.0%} of the "

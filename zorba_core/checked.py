@@ -1,0 +1,128 @@
+"""Settings that check themselves: pydantic models whose errors are one line that a person reads.
+
+A model declares each field once, with its bounds and a docstring. The command makes options of the fields
+(:mod:`zorba_core.cli.options`), the dashboard takes bounds, names and help from them::
+
+    class Workload(Checked):
+        batch_size: int = Field(8, ge=1)
+        \"""Sequences a batch, B.\"""
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
+
+from zorba_core.errors import InvalidInputError, in_short
+
+_BOUNDS = {
+    "greater_than_equal": "it must be at least {ge}",
+    "greater_than": "it must be above {gt}",
+    "less_than_equal": "it must be at most {le}",
+    "less_than": "it must be below {lt}",
+}
+_KINDS = {
+    "int": "it must be a whole number",
+    "float": "it must be a number",
+    "finite": "it must be a finite number",
+    "bool": "it must be true or false",
+    "string": "it must be text",
+    "missing": "it must be given",
+    "extra": "there is no such setting",
+}
+
+
+class Checked(BaseModel):
+    """A frozen model. Making one with a wrong value raises :class:`InvalidInputError` with the field, the value and
+    what would be right."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise InvalidInputError(_sentence(error.errors()[0])) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """The same settings with some changed, checked again."""
+        return type(self)(**{**dict(self), **changes})
+
+
+def _sentence(problem: ErrorDetails) -> str:
+    """One line of pydantic's account of a wrong value."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind in _BOUNDS:
+        bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
+        remedy = _BOUNDS[kind].format(**bounds)
+    elif kind == "literal_error":
+        remedy = f"choose {context['expected'].replace(chr(39), '')}"
+    elif kind == "value_error":
+        remedy = str(context["error"])
+    else:
+        remedy = _KINDS.get(kind.partition("_")[0], problem["msg"])
+    name = ".".join(map(str, problem["loc"]))
+    if kind == "missing":
+        return f"{name} is missing; {remedy}"
+    value = problem["input"]
+    return f"{name} is {value if isinstance(value, float) else in_short(value)}; {remedy}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Metadata of a text field: the names that it may have, asked for when needed, as a registry may gain one.
+
+    ``{choices}`` in the field's docstring stands for the names, or for what each means where ``names()`` is a mapping.
+    """
+
+    names: Callable[[], Iterable[str]]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, value: str | None) -> str | None:
+        if value is not None and value not in (names := tuple(self.names())):
+            raise ValueError(f"choose one of {', '.join(names)}")
+        return value
+
+
+def kind_of(field: FieldInfo) -> tuple[type, bool]:
+    """The type of a field's values, ``str`` for fixed names, and whether it may be None."""
+    kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
+    kind = str if get_origin(kinds[0]) is Literal else kinds[0]
+    return kind, NoneType in kinds
+
+
+def choices_of(field: FieldInfo) -> Mapping[str, str]:
+    """The names that a field may have, with what each means where that is known; empty where any value may be."""
+    for part in field.metadata:
+        if isinstance(part, OneOf):
+            names = part.names()
+            return names if isinstance(names, Mapping) else dict.fromkeys(names, "")
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if get_origin(kind) is Literal:
+            return dict.fromkeys(get_args(kind), "")
+    return {}
+
+
+def bound_of(field: FieldInfo, name: str) -> float | None:
+    """One bound of a field's values: ``ge``, ``gt``, ``le`` or ``lt``."""
+    return next((getattr(part, name) for part in field.metadata if hasattr(part, name)), None)
+
+
+def help_of(field: FieldInfo) -> str:
+    """The field's docstring, with its choices filled in."""
+    text = field.description or ""
+    if "{choices}" not in text:
+        return text
+    choices = choices_of(field)
+    if any(choices.values()):
+        return text.replace("{choices}", "; ".join(f"{name}: {meaning}" for name, meaning in choices.items()))
+    *others, last = choices
+    return text.replace("{choices}", f"{', '.join(others)} or {last}" if others else last)
