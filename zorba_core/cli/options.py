@@ -28,6 +28,7 @@ from zorba_core.errors import InvalidInputError
 class _Options:
     fields: Mapping[str, FieldInfo]
     make: Callable[..., Any]
+    panel_of: Mapping[str, str | None]
 
 
 def options_of(
@@ -37,6 +38,8 @@ def options_of(
     make: Callable[..., Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
     help: Mapping[str, str] | None = None,
+    panel: str | None = None,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> Any:
     """The options of a command's parameter, one for each field of ``cls``.
 
@@ -44,13 +47,15 @@ def options_of(
         names: only these fields; the object has its own defaults for the others.
         make: makes what the command gets from the fields by name, instead of ``cls``; ``dict`` leaves them as they are.
         defaults, help: by field, where this command has others. With the default None the option may be left out.
+        panel: the part of the help in which the options stand, but for the fields that ``elsewhere`` names with theirs.
     """
     fields = {name: cls.model_fields[name]._copy() for name in names or cls.model_fields if name not in without}
     for name, default in (defaults or {}).items():
         fields[name].default = default
     for name, text in (help or {}).items():
         fields[name].description = text
-    return _Options(fields, make or cls)
+    panel_of = dict.fromkeys(fields, panel) | (elsewhere or {})
+    return _Options(fields, make or cls, panel_of)
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
@@ -59,7 +64,8 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     for parameter in inspect.signature(function).parameters.values():
         if isinstance(parameter.default, _Options):
             groups[parameter.name] = parameter.default
-            parameters += [_parameter(*field) for field in parameter.default.fields.items()]
+            panel_of = parameter.default.panel_of
+            parameters += [_parameter(*field, panel_of[field[0]]) for field in parameter.default.fields.items()]
         else:
             annotation, kind = hints[parameter.name], inspect.Parameter.KEYWORD_ONLY
             parameters.append(parameter.replace(annotation=annotation, kind=kind))
@@ -93,9 +99,9 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
     kind, optional = kind_of(field)
-    default = typer.Option(field.default, _flag(name), help=field.description)
+    default = typer.Option(field.default, _flag(name), help=field.description, rich_help_panel=panel)
     annotation = kind | None if optional or field.default is None else kind
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

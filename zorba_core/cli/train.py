@@ -126,11 +126,20 @@ class FolderOptions(Checked):
         return None if name is None else check_name(name)
 
 
+_FIRST, _MODEL, _RUN = "What most people need", "Model", "Run"
+_ELSEWHERE = {
+    **dict.fromkeys(("data", "label", "model", "clients", "rounds", "lr"), _FIRST),
+    **dict.fromkeys(("seq_len", "train", "lora_rank", "lora_alpha", "lora_targets", "adapter"), _MODEL),
+    **dict.fromkeys(("dtype", "precision"), _MODEL),
+    **dict.fromkeys(("device", "threads", "seed", "eval_every", "eval_rows", "target", "stop_at_target"), _RUN),
+}
+
+
 def train(
-    settings: Settings = options_of(Settings),
-    task: TaskOptions = options_of(TaskOptions),
-    choice: AllocationChoice = options_of(AllocationChoice),
-    folder: FolderOptions = options_of(FolderOptions),
+    task: TaskOptions = options_of(TaskOptions, panel="Data", elsewhere=_ELSEWHERE),
+    choice: AllocationChoice = options_of(AllocationChoice, panel="Allocation", elsewhere=_ELSEWHERE),
+    settings: Settings = options_of(Settings, panel="Training", elsewhere=_ELSEWHERE),
+    folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_ELSEWHERE),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone; or by
