@@ -14,7 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from IPython.display import display
 
-from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve
+from zorba_core.allocation import SOLVERS, Problem, Solution, solve
 from zorba_core.data import TASKS
 from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.data.load import missing
@@ -98,7 +98,7 @@ def plan_of(request: Request) -> Plan:
             f"{everyone.capacity_N_gib.max():.2f} GiB to give: take a smaller model, batch or sequence, or bfloat16"
         )
     fleet = Fleet(tuple(listed.names[n] for n in taken), everyone.capacity_N_bytes[taken])
-    problem = AllocationProblem(np.minimum(blocks[taken], spec.num_blocks), spec.num_blocks)
+    problem = Problem(np.minimum(blocks[taken], spec.num_blocks), spec.num_blocks)
     return Plan(spec, workload, fleet, left_out, solve(problem, request.solver, time_limit=_SECONDS))
 
 

@@ -16,12 +16,12 @@ from zorba_core.errors import InvalidInputError
     ("name", "content", "says"),
     [
         ("a.npz", b"PK\x03\x04rubbish", "the archive is damaged"),
-        ("a.json", b'{"num_blocks": 1e400, "blocks_per_client": [[0]]}', "num_blocks must be a whole number"),
-        ("a.json", b"[1]", "a JSON list; want an object with num_blocks and blocks_per_client"),
+        ("a.json", b'{"num_blocks": 1e400, "blocks_per_client": [[0]]}', "num_blocks is inf; it must be a whole"),
+        ("a.json", b"[1]", "want an object with num_blocks and blocks_per_client"),
         ("a.json", b"\xff\xfe{", "not UTF-8 text"),
         ("a.csv", b"client;num_blocks;blocks\n0;2;0\n", "columns are client;num_blocks;blocks; want"),
         ("a.csv", b"client,num_blocks,blocks\n0,2\n", "row 1 has 2 cells and the header 3"),
-        ("a.csv", b"client,num_blocks,blocks\n0,2,0\n1,3,1\n", "num_blocks is not the same in all rows: 2, 3"),
+        ("a.csv", b"client,num_blocks,blocks\n1,2,0\n0,3,1\n", "num_blocks must be one number in all rows: 2, 3"),
     ],
 )
 def test_a_damaged_allocation_says_what_is_wrong_with_it(tmp_path, name, content, says):

@@ -9,14 +9,14 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.registry import PAGES
 from tests.app.shown import TRADE_OFF
-from zorba_core.allocation import MEASURES, SOLVERS
+from zorba_core.allocation import SOLVERS
 from zorba_core.data.task import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.planning.methods import METHODS
 
 ADDED = {
-    "cyclic": SOLVERS, "spread": MEASURES, "momentum": METHODS, "central": ESTIMATORS, "ternary": DIRECTIONS,
+    "cyclic": SOLVERS, "momentum": METHODS, "central": ESTIMATORS, "ternary": DIRECTIONS,
     "tickets": TASKS, "hello": PAGES,
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zorba_core.allocation import Allocation, AllocationProblem, solve, sweep
+    from zorba_core.allocation import Allocation, Problem, solve, sweep
     from zorba_core.data.fleet_tables import read_fleet_table
     from zorba_core.data.task import TableRows, Task
     from zorba_core.data.task_file import read_task
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "zorba_core.allocation": ("Allocation", "AllocationProblem", "solve", "sweep"),
+    "zorba_core.allocation": ("Allocation", "Problem", "solve", "sweep"),
     "zorba_core.errors": ("ZorbaError",),
     "zorba_core.data.fleet_tables": ("read_fleet_table",),
     "zorba_core.data.task_file": ("read_task",),
@@ -48,7 +48,7 @@ __all__ = [  # noqa: RUF022 - in the order of use: a model, a fleet, an allocati
     "Fleet",
     "uniform_fleet",
     "read_fleet_table",
-    "AllocationProblem",
+    "Problem",
     "Allocation",
     "solve",
     "sweep",

@@ -1,11 +1,11 @@
-"""Named parts that others may add to: solvers, methods, estimators, directions, tasks, measures, pages.
+"""Named parts that others may add to: solvers, methods, estimators, directions, tasks, pages.
 
 A part is one object with a ``name`` and all that the command, the dashboard and the notebooks show of it. This package
 registers its own; a script adds one by :meth:`Registry.register`; an installed package adds its own through an entry
 point of the registry's group::
 
     [project.entry-points."zorba.solvers"]
-    dice = "my_package:DICE"
+    dice = "my_package:dice"
 
 Entry points are loaded when a registry is first read. One that cannot be loaded, or that names a part which exists, is
 one warning line on stderr that names it, and nothing else changes.
@@ -63,6 +63,8 @@ class Registry(Mapping[str, Part], Generic[Part]):
         problem = self._accepts(part)
         if problem:
             raise InvalidInputError(f"this is no {self.what}: {problem}")
+        if self._parts.get(part.name) is part:  # a decorator and an entry point name the same object
+            return part
         if part.name in self._parts:
             raise InvalidInputError(f"there is a {self.what} {part.name!r} already; give yours another name")
         self._parts[part.name] = part

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.shared.escape import plain
-from zorba_core.allocation import MEASURES, AllocationMetrics
+from zorba_core.allocation import MEASURES, Allocation
 from zorba_core.plots import Palette, palette_named
 from zorba_core.plots.pictures import can_be_made, picture_bytes
 
@@ -87,7 +87,7 @@ class Number:
     note: str | None = None
 
 
-def measured(name: str, allocation: AllocationMetrics, note: str | None = None) -> Number:
+def measured(name: str, allocation: Allocation, note: str | None = None) -> Number:
     """A measure of an allocation, as a headline number."""
     measure = MEASURES[name]
     return Number(measure.label, measure.text(measure.value(allocation)), measure.help, note)

@@ -15,7 +15,7 @@ from zorba_core.allocation import (
     SOLVERS,
     Solver,
 )
-from zorba_core.allocation.pareto import TauMode
+from zorba_core.allocation.front import TauMode
 from zorba_core.checked import Checked, OneOf
 from zorba_core.data.fleet_tables import fleet_from_frame
 from zorba_core.data.gpu_catalogue import MIXES, mix_fleet
@@ -53,6 +53,9 @@ SCALED_KINDS = ("uniform", "normal", "lognormal")
 
 # A sweep over totals needs fewer points than one over random reductions, and each may take a proof.
 MAX_TOTALS = 200
+# The solver whose points may each take a proof, and the one that takes no total.
+PROVER, WITHOUT_TOTAL = "exact", "lexicographic"
+MAX_PROOFS = 16
 
 
 _EPSILONS = (
@@ -128,12 +131,12 @@ class Scenario(Checked):
     def by_total(self) -> bool:
         """Whether budgets stay whole and the total of activated blocks is limited. A proof has no other way, and a
         solver that honours no total does not have this one."""
-        return self.solved_by.honours_total and (self.solved_by.proves or self.tau_mode == "total")
+        return self.solver == PROVER or (self.tau_mode == "total" and self.solver != WITHOUT_TOTAL)
 
     @property
     def num_reductions(self) -> int:
         """Points of a sweep over reductions."""
-        return min(self.num_epsilons, self.solved_by.most_points or self.num_epsilons)
+        return min(self.num_epsilons, MAX_PROOFS) if self.solver == PROVER else self.num_epsilons
 
     @property
     def reductions(self) -> TauMode:
@@ -142,7 +145,7 @@ class Scenario(Checked):
 
     @property
     def num_totals(self) -> int:
-        return min(self.num_epsilons, self.solved_by.most_points or MAX_TOTALS)
+        return min(self.num_epsilons, MAX_PROOFS if self.solver == PROVER else MAX_TOTALS)
 
     def fleet(self) -> Fleet:
         """Every client asked for, whether or not it can hold a block.

@@ -14,7 +14,7 @@ import streamlit as st
 
 from app.shared.links import keep, opened, went_back
 from app.shared.own_fleet import rows_of
-from app.shared.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
+from app.shared.scenario import FLEET_KINDS, PROVER, SCALED_KINDS, WITHOUT_TOTAL, Scenario
 from app.shared.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABELS, is_whole
 from app.shared.scenario_link import ROWS, is_held, scenario_from_link, scenario_to_link
 from app.shared.studies import solution, solved, solved_or_error
@@ -193,12 +193,12 @@ def _search_controls() -> None:
         "VRAM is saved by",
         "tau_mode",
         format_func=TAU_LABELS.get,
-        disabled=current().solved_by.proves and current().solved_by.honours_total,
+        disabled=current().solver == PROVER,
         help="A reduction holds back $\\epsilon_n = \\tau\\,\\psi_{\\max,n}$ of client *n*'s VRAM with "
         "$\\tau \\sim U[0, 1]$: one τ for all clients, or one for each client. A limit on the total leaves every "
         "client its full budget and limits how many blocks are activated in all; *exact* always has one.",
     )
-    if current().tau_mode == "total" and not current().solved_by.honours_total:
+    if current().tau_mode == "total" and current().solver == WITHOUT_TOTAL:
         st.caption(f"{current().solved_by.title} takes no total: one τ for all is used.")
 
 

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from app.shared.scenario import Scenario, block_gib
+from app.shared.scenario import PROVER, Scenario, block_gib
 from zorba_core.allocation import (
-    AllocationProblem,
     Front,
+    Problem,
     Solution,
     solve,
     sweep,
@@ -80,8 +80,8 @@ class Study:
     def _budget_N(self) -> NDArray[np.int64]:
         return whole_block_budgets(self.fleet.capacity_N_bytes, self.scenario.model_spec, self.scenario.workload)
 
-    def _within(self, total: np.int64) -> AllocationProblem:
-        return AllocationProblem(self._budget_N, self.front.num_blocks, int(total))
+    def _within(self, total: np.int64) -> Problem:
+        return Problem(self._budget_N, self.front.num_blocks, int(total))
 
     @property
     def parameters_gib(self) -> float:
@@ -123,7 +123,7 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
     fleet, left_out = _taking_part(scenario.fleet(), scenario)
     budget_N = whole_block_budgets(fleet.capacity_N_bytes, model, workload)
     everything = solve(
-        AllocationProblem(budget_N, model.num_blocks),
+        Problem(budget_N, model.num_blocks),
         solver=scenario.solver,
         seed=scenario.seed,
         objective="lambda",
@@ -133,7 +133,7 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
     count = itertools.count(1)
 
     def solved(solution: Solution) -> None:
-        if scenario.by_total and scenario.solved_by.takes_time_limit:
+        if scenario.by_total and scenario.solver == PROVER:
             proofs.append(solution)
         if on_solution is not None:
             on_solution(next(count), scenario.num_totals if scenario.by_total else scenario.num_reductions)
@@ -154,17 +154,12 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
             fleet.capacity_N_bytes,
             model,
             workload,
-            num_epsilons=scenario.num_reductions,
+            points=scenario.num_reductions,
             solver=scenario.solver,
             tau_mode=scenario.reductions,
             seed=scenario.seed,
             on_solution=solved,
             time_limit=PROOF_SECONDS,
-        )
-    if not front.on_front_E.any():
-        raise InfeasibleError(
-            f"none of the {len(front)} sampled VRAM reductions leaves room for all {model.num_blocks} blocks; add "
-            "clients or VRAM, or sample more reductions"
         )
     return Study(scenario, fleet, left_out, front, everything, tuple(proofs))
 

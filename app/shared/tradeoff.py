@@ -17,8 +17,8 @@ from app.shared.study import Study
 from zorba_core.allocation import MEASURES as REGISTERED
 from zorba_core.allocation import Allocation, Measure, Solution, non_dominated
 from zorba_core.allocation import knee as knee_of
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS
 from zorba_core.planning.memory import GIB, psi_block_bytes, psi_model_bytes, total_bytes, whole_block_budgets
-from zorba_core.study.scenarios import PAPER_SCENARIOS
 
 # Measures that the plot can show: those whose value every point of a sweep knows.
 AXES = ("lambda", "mean_inverse_popularity", "effective_clients", "min_popularity")

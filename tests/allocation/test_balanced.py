@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zorba_core.allocation import (
-    Allocation,
-    AllocationProblem,
-    WrappedAllocation,
-    WrappedGroup,
-    balanced_metrics,
-    gamma_star,
-    solve,
-    water_filled_budgets,
-)
+from zorba_core.allocation import Allocation, Problem, gamma_star, solve
+from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
+from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
 
 
 @st.composite
@@ -32,7 +25,7 @@ def budgets_and_blocks(draw, most_clients=30, most_blocks=12):
 @settings(max_examples=150, deadline=None)
 def test_every_budget_is_met_and_popularities_differ_by_at_most_one(case):
     budgets, num_blocks = case
-    allocation = solve(AllocationProblem(budgets, num_blocks)).allocation
+    allocation = solve(Problem(budgets, num_blocks)).allocation
     A_MN = allocation.A_MN
     assert (A_MN.sum(axis=0) == budgets).all()
     assert np.ptp(A_MN.sum(axis=1)) <= 1
@@ -43,7 +36,7 @@ def test_every_budget_is_met_and_popularities_differ_by_at_most_one(case):
 @settings(max_examples=150, deadline=None)
 def test_metrics_without_a_matrix_equal_those_of_the_matrix(case):
     budgets, num_blocks = case
-    wrapped = solve(AllocationProblem(budgets, num_blocks)).allocation
+    wrapped = solve(Problem(budgets, num_blocks)).allocation
     dense = Allocation(wrapped.A_MN)
     rows = balanced_metrics(budgets[None, :], num_blocks)
     assert (wrapped.popularity_M == dense.popularity_M).all()
@@ -70,7 +63,6 @@ def test_two_wrapped_groups_give_the_metrics_of_their_matrix(case, data):
     dense = Allocation(wrapped.A_MN)
     assert (wrapped.popularity_M == dense.popularity_M).all()
     assert (wrapped.least_popularity_N == dense.least_popularity_N).all()
-    assert (wrapped.sparse_blocks().toarray() == dense.A_MN).all()
     assert wrapped.influence_N == pytest.approx(dense.influence_N)
 
 
@@ -97,20 +89,11 @@ def test_identity_of_v_with_the_distance_of_weights_from_the_mean():
 def test_a_million_clients_need_no_matrix():
     budgets = np.random.default_rng(0).integers(1, 49, 1_000_000)
     for solver in ("balanced", "two-level"):
-        allocation = solve(AllocationProblem(budgets, 48, total=12_000_000), solver).allocation
+        allocation = solve(Problem(budgets, 48, total=12_000_000), solver).allocation
         assert allocation.popularity_M.sum() == allocation.blocks_held_N.sum() <= 12_000_000
         assert (allocation.blocks_held_N <= budgets).all()
         assert allocation.blocks_held_N.min() == 1
         assert "A_MN" not in allocation.__dict__
-
-
-def test_sparse_blocks_of_many_clients_add_up_to_the_popularities():
-    budgets = np.random.default_rng(0).integers(1, 49, 20_000)
-    for solver in ("balanced", "two-level"):
-        allocation = solve(AllocationProblem(budgets, 48, total=240_000), solver).allocation
-        columns = allocation.sparse_blocks()
-        assert (np.bincount(columns.indices, minlength=48) == allocation.popularity_M).all()
-        assert (np.diff(columns.indptr) == allocation.blocks_held_N).all()
 
 
 def test_rows_whose_budgets_do_not_cover_every_block_are_nan():

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from zorba_core.allocation import Allocation, AllocationProblem, coupled_noise, direction_coupling, solve
+from zorba_core.allocation import Allocation, Problem, coupled_noise, direction_coupling, solve
 from zorba_core.study.toy.matrices import enumerate_classes
 
 CLASSES = enumerate_classes()
@@ -56,7 +56,7 @@ def test_full_activation_couples_all_blocks_and_one_block_each_couples_none():
 
 @pytest.mark.parametrize("held", [1, 2, 3, 6])
 def test_coupled_noise_of_an_even_allocation_is_blocks_over_clients_whatever_its_total(held):
-    even = solve(AllocationProblem([held] * 24, 12)).allocation
+    even = solve(Problem([held] * 24, 12)).allocation
     assert coupled_noise(Allocation.from_blocks(even.blocks_per_client, 12).A_MN) == pytest.approx(12 / 24)
 
 

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 from tests.allocation.allocation_oracles import enumerate_matrices, milp_lambda
-from zorba_core.allocation import Allocation, AllocationProblem, Status, solve, water_filled_bound
+from zorba_core.allocation import Allocation, Options, Problem, Status, solve, water_filled_bound
 from zorba_core.allocation.solvers import exact
 from zorba_core.allocation.solvers.dual_programme import DualTable, PermissionInstance
-from zorba_core.allocation.solvers.exact import solve_exact
 from zorba_core.errors import InfeasibleError
 
 # Most clients for which all matrices of M blocks are listed.
 MOST_CLIENTS = {1: 7, 2: 7, 3: 5, 4: 4}
 
 
-def check_meets(problem: AllocationProblem, allocation) -> None:
+def check_meets(problem: Problem, allocation) -> None:
     """The matrix itself, from its cells."""
     A_MN = Allocation(allocation.A_MN).A_MN
     held_N, popularity_M = A_MN.sum(axis=0), A_MN.sum(axis=1)
@@ -57,7 +56,7 @@ def test_every_solver_on_thousands_of_small_instances_against_all_matrices():
     for budgets, M, matrices, request in small_requests(seed=7, instances=150, requests_each=14):
         meeting = matrices.meeting(**request)
         try:
-            problem = AllocationProblem(budgets, M, **request)
+            problem = Problem(budgets, M, **request)
         except InfeasibleError:
             assert not meeting.any(), (budgets, M, request)
             refused += 1
@@ -92,7 +91,7 @@ def test_every_solver_on_thousands_of_small_instances_against_all_matrices():
 )
 def test_agrees_with_a_milp_written_from_the_definition(budgets, num_blocks, request_):
     value, bound = milp_lambda(budgets, num_blocks, **request_)
-    solution = solve(AllocationProblem(budgets, num_blocks, **request_), "exact")
+    solution = solve(Problem(budgets, num_blocks, **request_), "exact")
     assert value == pytest.approx(bound, abs=1e-6)
     assert solution.optimal
     assert solution.value == pytest.approx(value, abs=1e-6)
@@ -106,7 +105,7 @@ def fleet_budgets(num_blocks: int, seed: int) -> np.ndarray:
 def test_totals_of_a_fleet_of_fifty_are_proven(num_blocks, totals):
     budgets = fleet_budgets(num_blocks, seed=3)
     for total in totals:
-        problem = AllocationProblem(budgets, num_blocks, min(total, int(budgets.sum())))
+        problem = Problem(budgets, num_blocks, min(total, int(budgets.sum())))
         solution = solve(problem, "exact", time_limit=30)
         check_meets(problem, solution.allocation)
         assert solution.optimal
@@ -115,14 +114,14 @@ def test_totals_of_a_fleet_of_fifty_are_proven(num_blocks, totals):
 
 def test_a_larger_total_never_raises_the_optimum():
     budgets = fleet_budgets(12, seed=5)
-    values = [solve(AllocationProblem(budgets, 12, total), "exact").value for total in range(60, 300, 40)]
+    values = [solve(Problem(budgets, 12, total), "exact").value for total in range(60, 300, 40)]
     assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(values))
 
 
 def test_bound_is_valid_at_every_price():
     budgets = np.sort(fleet_budgets(12, seed=2))[::-1].copy()
     instance = PermissionInstance(budgets, 12, 150, exactly=False, floor=1)
-    best = solve(AllocationProblem(budgets, 12, 150), "exact").value
+    best = solve(Problem(budgets, 12, 150), "exact").value
     bounds = [DualTable(instance, mu, np.inf).bound for mu in (0.0, 1e-4, 3e-4, 1e-3, 1e-2)]
     assert max(bounds) <= best + 1e-12
     assert max(bounds) > 0.98 * best
@@ -130,7 +129,7 @@ def test_bound_is_valid_at_every_price():
 
 def test_out_of_time_it_returns_a_matrix_with_a_valid_bound_and_claims_nothing():
     budgets = fleet_budgets(24, seed=1)
-    problem = AllocationProblem(budgets, 24, 450)
+    problem = Problem(budgets, 24, 450)
     proven = solve(problem, "exact", time_limit=60)
     started = time.perf_counter()
     hurried = solve(problem, "exact", time_limit=0.02)
@@ -144,8 +143,8 @@ def test_out_of_time_it_returns_a_matrix_with_a_valid_bound_and_claims_nothing()
 
 def test_too_large_for_the_search_the_priced_bound_is_within_two_per_cent():
     budgets = np.random.default_rng(0).integers(1, 13, 250)
-    problem = AllocationProblem(budgets, 12, int(budgets.sum()) // 2)
-    result = solve_exact(problem, time_limit=60)
+    problem = Problem(budgets, 12, int(budgets.sum()) // 2)
+    result = exact.exact(problem, Options(time_limit=60))
     assert result.status is Status.FEASIBLE
     assert water_filled_bound(problem) < result.lower_bound
     assert 0.98 * result.allocation.bias_lambda < result.lower_bound <= result.allocation.bias_lambda
@@ -153,7 +152,7 @@ def test_too_large_for_the_search_the_priced_bound_is_within_two_per_cent():
 
 def test_too_large_for_any_programme_it_falls_back_to_two_level_and_the_closed_form():
     budgets = np.random.default_rng(0).integers(1, 13, 20_000)
-    result = solve_exact(AllocationProblem(budgets, 12, int(budgets.sum()) // 2))
+    result = exact.exact(Problem(budgets, 12, int(budgets.sum()) // 2))
     assert result.status is Status.FEASIBLE
     assert result.lower_bound <= result.allocation.bias_lambda
 
@@ -165,8 +164,8 @@ def test_priced_bound_holds_on_small_instances_and_its_paths_are_only_taken_as_m
         meeting = matrices.meeting(**request)
         if not meeting.any():
             continue
-        problem, best = AllocationProblem(budgets, M, **request), matrices.lambda_K[meeting].min()
-        result = solve_exact(problem)
+        problem, best = Problem(budgets, M, **request), matrices.lambda_K[meeting].min()
+        result = exact.exact(problem)
         check_meets(problem, result.allocation)
         assert result.lower_bound <= best + 1e-12
         assert result.status is not Status.OPTIMAL or result.allocation.bias_lambda == pytest.approx(best)
@@ -176,7 +175,7 @@ def test_priced_bound_holds_on_small_instances_and_its_paths_are_only_taken_as_m
 
 def test_pure_prefix_order_is_not_optimal_but_permissions_are():
     # Budgets 2, 1, 1 on two blocks: nested prefixes give 1.2222, the optimum 0.75.
-    assert solve(AllocationProblem([2, 1, 1], 2), "exact").value == pytest.approx(0.75)
+    assert solve(Problem([2, 1, 1], 2), "exact").value == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +187,6 @@ def test_pure_prefix_order_is_not_optimal_but_permissions_are():
     ],
 )
 def test_theorem_3_is_false(budgets, num_blocks, best, lexicographic):
-    problem = AllocationProblem(budgets, num_blocks)
+    problem = Problem(budgets, num_blocks)
     assert solve(problem, "exact").value == pytest.approx(best, abs=1e-4)
     assert solve(problem, "lexicographic").value == pytest.approx(lexicographic, abs=1e-4)

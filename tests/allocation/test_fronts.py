@@ -123,7 +123,7 @@ def test_fronts_of_v_are_proven_and_full_totals_are_used():
         ({"solver": "magic"}, "unknown solver"),
         ({"tau_mode": "both"}, "unknown tau mode"),
         ({"too_small": "guess"}, "unknown policy"),
-        ({"num_epsilons": 0}, "number of epsilons"),
+        ({"points": 0}, "number of reductions"),
     ],
 )
 def test_wrong_sweep_is_refused(options, message):

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.allocation.test_exact import check_meets
-from zorba_core.allocation import SOLVERS, AllocationProblem, gamma_star, solve, water_filled_bound
+from zorba_core.allocation import SOLVERS, Problem, gamma_star, solve, water_filled_bound
+from zorba_core.allocation.scenarios import solve_scenario
 from zorba_core.errors import InfeasibleError
 from zorba_core.planning.memory import GIB, Workload, total_bytes
 from zorba_core.planning.models import model_spec
-from zorba_core.study.scenarios import solve_scenario
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "allocation_cases.json").read_text())["cases"]
 
@@ -26,9 +26,9 @@ def cases(*fields: str, absent: str = "") -> list:
     return [pytest.param(case, id=case["id"]) for case in chosen]
 
 
-def problem_of(case: dict, total_mode: str | None = None) -> AllocationProblem:
+def problem_of(case: dict, total_mode: str | None = None) -> Problem:
     mode = total_mode or case.get("total_mode", "le")
-    return AllocationProblem(case["budgets"], case["M"], case.get("total"), mode, case.get("cmin", 1))
+    return Problem(case["budgets"], case["M"], case.get("total"), mode, case.get("cmin", 1))
 
 
 def solver_cases() -> list:

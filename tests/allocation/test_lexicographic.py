@@ -8,13 +8,13 @@ from hypothesis import given, settings
 
 from tests.allocation.test_balanced import budgets_and_blocks
 from zorba_core.allocation import (
-    AllocationProblem,
+    Problem,
     gamma_certificate,
     gamma_star,
     gamma_star_by_subsets,
-    initial_matrix,
     solve,
 )
+from zorba_core.allocation.solvers.lexicographic import greedy_update, initial_matrix
 from zorba_core.errors import InvalidInputError
 
 
@@ -27,7 +27,7 @@ def test_closed_form_of_gamma_star_is_theorem_4s_minimum_over_subsets(case):
 def test_budgets_not_rounded_down_give_a_gamma_star_that_no_matrix_attains():
     # Two clients that hold 1.5 blocks each of two: the printed formula says 1.5 each, whole blocks say 1.
     assert gamma_star(np.array([1.9, 1.9, 1.9]), 2) == 2
-    assert solve(AllocationProblem([1, 1, 1], 2), "lexicographic").allocation.min_popularity == 1
+    assert solve(Problem([1, 1, 1], 2), "lexicographic").allocation.min_popularity == 1
 
 
 @given(budgets_and_blocks(most_clients=8, most_blocks=6))
@@ -47,7 +47,7 @@ def test_minimum_cut_proves_that_gamma_star_cannot_be_one_more(case):
 @settings(max_examples=60, deadline=None)
 def test_algorithm_1_serves_every_client_and_leaves_popularities_at_gamma_or_one_more(case):
     budgets, num_blocks = case
-    allocation = solve(AllocationProblem(budgets, num_blocks), "lexicographic", seed=1).allocation
+    allocation = solve(Problem(budgets, num_blocks), "lexicographic", seed=1).allocation
     gamma = gamma_star(budgets, num_blocks)
     assert allocation.is_complete
     assert (allocation.blocks_held_N <= budgets).all()
@@ -57,14 +57,14 @@ def test_algorithm_1_serves_every_client_and_leaves_popularities_at_gamma_or_one
 def test_dinic_alone_can_leave_a_client_without_a_block():
     budgets = np.array([3, 3, 1])
     assert (initial_matrix(budgets, 3).sum(axis=0) == 0).any()
-    assert solve(AllocationProblem(budgets, 3), "lexicographic").allocation.is_complete
+    assert solve(Problem(budgets, 3), "lexicographic").allocation.is_complete
 
 
-def test_trace_replays_the_shrinking_sets():
+def test_steps_of_algorithm_1_shrink_its_sets():
     budgets = np.random.default_rng(4).integers(1, 12, 50)
-    problem, steps = AllocationProblem(budgets, 12), []
-    allocation = solve(problem, "lexicographic", seed=3, trace=steps).allocation
+    allocation = solve(Problem(budgets, 12), "lexicographic", seed=3).allocation
     A_MN = initial_matrix(budgets, 12)
+    steps = list(greedy_update(A_MN.copy(), budgets, np.random.default_rng(3)))
     low_blocks, low_clients = set(range(12)), set(range(50))
     assert steps
     for step in steps:
@@ -78,7 +78,7 @@ def test_trace_replays_the_shrinking_sets():
 
 def test_same_seed_same_matrix_and_no_global_random_state():
     budgets = np.random.default_rng(4).integers(1, 12, 50)
-    problem, before = AllocationProblem(budgets, 12), budgets.copy()
+    problem, before = Problem(budgets, 12), budgets.copy()
     np.random.seed(0)
     state = np.random.get_state()[1].copy()
     first, second = (solve(problem, "lexicographic", seed=9).allocation.A_MN for _ in range(2))
@@ -89,4 +89,4 @@ def test_same_seed_same_matrix_and_no_global_random_state():
 
 def test_a_total_is_refused():
     with pytest.raises(InvalidInputError, match="cannot honour a total"):
-        solve(AllocationProblem([2, 2], 2, total=3), "lexicographic")
+        solve(Problem([2, 2], 2, total=3), "lexicographic")

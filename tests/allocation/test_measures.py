@@ -1,18 +1,13 @@
-"""Each measure against its formula, written out here; and a measure from outside."""
+"""Each measure against its formula, written out here."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from tests.plugin_example.zorba_example import ENTROPY
 from zorba_core.allocation import MEASURES, Allocation, find_measure, solve
-from zorba_core.allocation.measure_facts import ALIASES
-from zorba_core.allocation.problem import AllocationProblem
-from zorba_core.cli import build_app
+from zorba_core.allocation.measures import ALIASES
+from zorba_core.allocation.problem import Problem
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments.measures import allocation_measures
 
@@ -20,7 +15,7 @@ MATRICES = {
     "by hand": [[1, 1, 0, 1], [0, 1, 1, 0], [0, 0, 1, 1]],
     "full": np.ones((4, 6)),
     "starved": [[1, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]],
-    "balanced": solve(AllocationProblem([5, 4, 3, 2, 2, 1], 6)).allocation.A_MN,
+    "balanced": solve(Problem([5, 4, 3, 2, 2, 1], 6)).allocation.A_MN,
 }
 
 
@@ -98,7 +93,7 @@ def test_names_of_older_links_and_of_tables_are_understood(alias):
 
 
 def test_names_in_answers_and_tables_are_those_of_the_measures():
-    solution = solve(AllocationProblem([5, 4, 3, 2, 2, 1], 6))
+    solution = solve(Problem([5, 4, 3, 2, 2, 1], 6))
     answer = solution.describe()
     assert {name for name in MEASURES if name in answer} == set(MEASURES) - {"coupled_noise", "direction_coupling"}
     for name in set(MEASURES) & set(answer):
@@ -109,30 +104,6 @@ def test_names_in_answers_and_tables_are_those_of_the_measures():
         assert value == (1 / found if inverse else found)
 
 
-def test_a_measure_from_outside_is_found_and_shown_like_ours():
-    even = Allocation(np.eye(4, dtype=bool))
-    MEASURES.register(ENTROPY)
-    try:
-        measure = find_measure("entropy")
-        assert measure.text(measure.value(even)) == "1.39"
-        assert measure.axis == "H, entropy of the influence (higher is better)"
-        printed = CliRunner().invoke(build_app(), ["allocate", "--budgets", "1,1,1,1", "--blocks", "4"])
-        assert "H, entropy of the influence           1.39" in printed.output
-    finally:
-        MEASURES.unregister("entropy")
+def test_a_name_that_is_no_measure_is_refused_with_the_names_there_are():
     with pytest.raises(InvalidInputError, match="unknown measure 'entropy'; choose one of lambda"):
         find_measure("entropy")
-
-
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [
-        ("lambda", "str is not a"),
-        (replace(ENTROPY, title=""), "needs a name, a symbol, a title"),
-        (replace(ENTROPY, better="more"), "choose lower, higher or nothing"),
-        (replace(ENTROPY, name="lambda"), "already"),
-    ],
-)
-def test_what_is_no_measure_is_not_registered(part, says):
-    with pytest.raises(InvalidInputError, match=says):
-        MEASURES.register(part)

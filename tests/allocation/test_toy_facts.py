@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.study.toy.matrices import canonical_form
 from zorba_core.study.toy.observations import (
     UNEVEN,
@@ -115,7 +115,7 @@ def test_theorem_3s_rule_accepts_four_classes_at_five_blocks_of_which_one_is_bes
 
 def test_the_counter_example_is_what_the_solvers_give():
     flat, hub = counter_example()
-    problem = AllocationProblem([3, 2, 1, 1, 1, 1], 3)
+    problem = Problem([3, 2, 1, 1, 1, 1], 3)
     assert (flat.blocks_held_N <= problem.budget_N).all()
     assert (hub.blocks_held_N <= problem.budget_N).all()
     assert solve(problem, "lexicographic").allocation.bias_lambda == pytest.approx(float(exact_lambda(flat)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.allocation.solvers import two_level
-from zorba_core.allocation.solvers.two_level import best_two_level, by_falling_budget, solve_two_level
+from zorba_core.allocation.solvers.two_level import best_two_level, by_falling_budget, closest_two_level
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -17,9 +17,9 @@ def test_the_matrix_is_at_least_as_good_as_the_form_says(seed):
     budgets = rng.integers(1, num_blocks + 1, int(rng.integers(num_blocks, 30)))
     total = int(rng.integers(max(num_blocks, len(budgets)), budgets.sum() + 1))
     for mode in ("le", "eq"):
-        problem = AllocationProblem(budgets, num_blocks, total, mode)
+        problem = Problem(budgets, num_blocks, total, mode)
         choice = best_two_level(problem, budgets[by_falling_budget(problem)])
-        allocation = solve_two_level(problem)
+        allocation = closest_two_level(problem)
         if choice is not None:
             assert allocation.bias_lambda <= choice.bias_lambda + 1e-12
             assert choice.top_popularity <= choice.hub_popularity
@@ -28,17 +28,17 @@ def test_the_matrix_is_at_least_as_good_as_the_form_says(seed):
 def test_grid_over_many_clients_is_close_to_trying_every_choice(monkeypatch):
     budgets = np.random.default_rng(0).integers(1, 13, 300)
     for total in (400, 900, 1500):
-        problem = AllocationProblem(budgets, 12, total)
-        coarse = solve_two_level(problem).bias_lambda
+        problem = Problem(budgets, 12, total)
+        coarse = closest_two_level(problem).bias_lambda
         with monkeypatch.context() as patch:
             patch.setattr(two_level, "_GRID", 1000)
-            every = solve_two_level(problem).bias_lambda
+            every = closest_two_level(problem).bias_lambda
         assert every <= coarse <= every * 1.005
 
 
 @pytest.mark.parametrize("target", [0.15, 0.3, 1.0])
 def test_a_target_is_approached_from_the_choices_closest_to_it(target):
     budgets = np.random.default_rng(0).integers(1, 13, 50)
-    problem = AllocationProblem(budgets, 12, 200, "eq")
+    problem = Problem(budgets, 12, 200, "eq")
     least = solve(problem, "two-level").value
-    assert abs(solve_two_level(problem, target).bias_lambda - target) <= abs(least - target)
+    assert abs(closest_two_level(problem, target).bias_lambda - target) <= abs(least - target)

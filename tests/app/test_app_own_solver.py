@@ -1,4 +1,4 @@
-"""A solver and a measure that somebody else registered are offered on the pages like ours, and links name them."""
+"""A solver that somebody else registered is offered on the pages like ours, and links name them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ import pytest
 from app.shared import components
 from app.shared.command import as_command
 from app.shared.scenario import Scenario
-from tests.plugin_example.zorba_example import DICE, ENTROPY
-from zorba_core.allocation import MEASURES, SOLVERS
+from tests.allocation.test_solver_registry import dice  # noqa: F401
 
 SMALL = {"clients": "12", "vectors": "20"}
-
-
-@pytest.fixture
-def dice():
-    MEASURES.register(ENTROPY)
-    yield SOLVERS.register(DICE)
-    SOLVERS.unregister("dice")
-    MEASURES.unregister("entropy")
 
 
 @pytest.fixture
@@ -30,15 +21,15 @@ def drawn(monkeypatch):
 
 
 @pytest.fixture
-def app(app, dice):
+def app(app, dice):  # noqa: F811
     for key, value in SMALL.items():
         app.query_params[key] = value
     return app.run()
 
 
-def test_it_can_be_chosen_and_is_drawn_and_named(app, drawn):
+def test_it_can_be_chosen_and_is_drawn_and_named(app, drawn, dice):  # noqa: F811
     assert "Dice" in app.selectbox(key="solver").options
-    assert DICE.help in app.selectbox(key="solver").help
+    assert dice.help in app.selectbox(key="solver").help
     app.selectbox(key="solver").select("dice").run()
     assert not app.exception
     assert app.session_state["scenario"].solver == "dice"
@@ -60,11 +51,9 @@ def test_it_is_asked_what_it_does_with_as_many_blocks(app):
         app.query_params[key] = value
     app.run()
     assert not app.exception
-    table = app.dataframe[0].value
-    assert "Dice" in table.columns
-    assert table.loc["H, entropy of the influence"].map(lambda text: float(text.rstrip(" ★"))).between(0, 2.5).all()
+    assert "Dice" in app.dataframe[0].value.columns
 
 
-def test_the_command_of_a_page_names_it(dice):
+def test_the_command_of_a_page_names_it(dice):  # noqa: F811
     scenario = Scenario(solver="dice", tau_mode="total", num_clients=9, num_epsilons=5, seed=3)
     assert "--solver dice --by total" in as_command(scenario)

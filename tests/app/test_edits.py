@@ -7,7 +7,7 @@ import pytest
 
 from app.screens.allocation.edits import as_link, flipped, with_cells
 from app.screens.allocation.judgement import judge
-from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.allocation import Allocation, Problem, solve
 
 BASE = np.array([[1, 0, 1], [0, 1, 0]], bool)
 
@@ -49,7 +49,7 @@ def test_the_smallest_counter_example_beats_the_papers_solver_by_one_percent():
 def test_the_solvers_own_matrix_is_level_with_it():
     budgets = np.random.default_rng(0).integers(1, 13, 50)
     for solver in ("balanced", "two-level"):
-        own = solve(AllocationProblem(budgets, 12), solver).allocation
+        own = solve(Problem(budgets, 12), solver).allocation
         assert judged(own.A_MN, budgets, solver=solver).lead == pytest.approx(0, abs=1e-9)
 
 

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from tests.allocation.allocation_oracles import milp_lambda
-from zorba_core.allocation import AllocationProblem, solve, sweep
+from zorba_core.allocation import Problem, solve, sweep
+from zorba_core.allocation.scenarios import solve_scenario
 from zorba_core.files import write_json
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec
-from zorba_core.study.scenarios import solve_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 0
@@ -52,7 +52,7 @@ def timed(run: Callable[[], Any], repeats: int = 3) -> tuple[Any, float, float]:
     return answer, min(cpu), min(wall)
 
 
-def one_request(problem: AllocationProblem, solver: str) -> dict[str, Any]:
+def one_request(problem: Problem, solver: str) -> dict[str, Any]:
     """Solve and read what a caller reads: Lambda, V, popularities and blocks held, but no matrix."""
 
     def run() -> Any:
@@ -84,7 +84,7 @@ def scaling(largest: int) -> list[dict[str, Any]]:
         for num_blocks in BLOCKS:
             budgets = np.random.default_rng((SEED, num_clients, num_blocks)).integers(1, num_blocks + 1, num_clients)
             for total in (None, int(0.6 * budgets.sum())):
-                problem = AllocationProblem(budgets, num_blocks, total)
+                problem = Problem(budgets, num_blocks, total)
                 for solver in ("balanced", "two-level", "exact", "lexicographic"):
                     fits = num_clients * num_blocks <= MOST_CELLS.get(solver, sys.maxsize)
                     if fits and not (solver == "lexicographic" and total is not None):
@@ -119,7 +119,7 @@ def exact_fronts(step: dict[str, int]) -> list[dict[str, Any]]:
         totals = range(50, int(budgets.sum()) + 1, step[name])
         seconds, unproven, excess = [], [], []
         for total in totals:
-            problem = AllocationProblem(budgets, model.num_blocks, total)
+            problem = Problem(budgets, model.num_blocks, total)
             solution, cpu, _ = timed(lambda problem=problem: solve(problem, "exact", time_limit=60), repeats=1)
             seconds.append(cpu)
             excess.append(solve(problem, "two-level").value / solution.value - 1)
@@ -148,7 +148,7 @@ def against_highs(time_limit: float) -> list[dict[str, Any]]:
     for num_clients, num_blocks, share in ((8, 5, 0.8), (12, 6, 0.7), (50, 12, 0.6)):
         budgets = np.random.default_rng((SEED, num_clients, num_blocks)).integers(1, num_blocks + 1, num_clients)
         total = int(share * budgets.sum())
-        problem = AllocationProblem(budgets, num_blocks, total)
+        problem = Problem(budgets, num_blocks, total)
         solution, cpu, _ = timed(lambda problem=problem: solve(problem, "exact"))
         (value, bound), highs_cpu, _ = timed(
             lambda budgets=budgets, num_blocks=num_blocks, total=total: milp_lambda(
@@ -178,7 +178,7 @@ def scenarios() -> dict[str, Any]:
             capacity = uniform_fleet(model, Workload(), 50, seed).capacity_N_bytes
             budgets = whole_block_budgets(capacity, model, Workload())
             for share, target in ((0.6, 0.5), (0.85, 0.5), (0.85, 0.95)):
-                problem = AllocationProblem(budgets, model.num_blocks, int(share * budgets.sum()), "eq")
+                problem = Problem(budgets, model.num_blocks, int(share * budgets.sum()), "eq")
                 seconds.append(timed(lambda p=problem, t=target: solve_scenario(p, t), repeats=1)[1])
     return {"found": len(seconds), "cpu_s_median": float(np.median(seconds)), "cpu_s_max": max(seconds)}
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows, init, step
 from zorba_core.engine.rows import Encoded
@@ -115,7 +115,7 @@ def own_rounds(batches_N: list[Encoded]) -> dict[str, Callable[[], float]]:
         return run
 
     M, N = Blocks(load_model(SETTINGS.model), LABEL_IDS).num_blocks, len(batches_N)
-    problem = AllocationProblem(np.full(N, M), M, total=SETTINGS.total)
+    problem = Problem(np.full(N, M), M, total=SETTINGS.total)
     matrices = {
         "full": np.ones((M, N), dtype=bool),
         "balanced T=80": solve(problem, "balanced").allocation.A_MN,

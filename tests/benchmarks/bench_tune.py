@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.data.task import get_task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
@@ -39,7 +39,7 @@ def opened(model: str, task: str, seed: int):
     settings = SETTINGS.replace(seed=seed)
     network, tokenizer = open_network(get_task(task), model, None, settings)
     rows, _ = divide_rows(get_task(task), tokenizer, CLIENTS, 1.0, settings)
-    allocation = solve(AllocationProblem([BLOCKS] * CLIENTS, network.num_blocks)).allocation
+    allocation = solve(Problem([BLOCKS] * CLIENTS, network.num_blocks)).allocation
     return network, allocation, rows, settings
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.engine.settings import Settings
 from zorba_core.runs import Run
 from zorba_core.runs.session import fine_tune
 
 # Four clients with four of the twelve blocks each.
-ALLOCATION = solve(AllocationProblem(np.full(4, 4), num_blocks=12)).allocation
+ALLOCATION = solve(Problem(np.full(4, 4), num_blocks=12)).allocation
 SETTINGS = Settings(rounds=6, eval_every=6, eval_rows=150)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.federation.conftest import BUDGETS
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.errors import RunError
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN
@@ -45,7 +45,7 @@ def all_equal(run) -> bool:
 
 
 def test_a_method_with_server_state_has_the_trainers_bits(momentum, server_settings, transport, tmp_path):
-    one = in_one_process(momentum, tmp_path / "one", allocation=solve(AllocationProblem(BUDGETS, 3)).allocation)
+    one = in_one_process(momentum, tmp_path / "one", allocation=solve(Problem(BUDGETS, 3)).allocation)
     many = serve(momentum, server_settings, transport, runs_folder=tmp_path / "many", force=True)
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
     assert all_equal(many)

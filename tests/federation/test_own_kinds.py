@@ -10,7 +10,7 @@ import pytest
 import zorba_core as zorba
 from tests.federation.test_rows_of_clients import BLOCKS, federate  # noqa: F401 - a fixture
 from tests.runs.test_option_runs import folder, rows_of  # noqa: F401 - a fixture
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 
 
 @pytest.mark.parametrize("kind", ["options", "text"])
@@ -31,7 +31,7 @@ def test_clients_with_their_own_files_choose_and_write_as_a_run_on_all_files_doe
     run, own, _ = federate(task, tuple(map(str, sorted((folder / "clients").glob("*.jsonl")))), rows["test"])
     many = run()
     one = zorba.fine_tune(
-        solve(AllocationProblem(BLOCKS, 3)).allocation,
+        solve(Problem(BLOCKS, 3)).allocation,
         data=task,
         model=tiny_opt_folder,
         settings=train_settings,

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import zorba_core as zorba
 from tests.runs.test_own_data import reviews
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.cli import build_app
 from zorba_core.data.own_task import task_for
 from zorba_core.errors import InvalidInputError, RunError
@@ -88,7 +88,7 @@ def test_clients_with_their_own_files_train_as_a_run_on_all_files_does(
     run, own, _ = federate(task, files.rows, files.evaluate_on)
     many = run()
     one = zorba.fine_tune(
-        solve(AllocationProblem(BLOCKS, 3)).allocation,
+        solve(Problem(BLOCKS, 3)).allocation,
         data=task,
         model=tiny_opt_folder,
         settings=train_settings,
@@ -135,7 +135,7 @@ def test_one_file_is_shared_out_as_a_run_in_one_process_divides_it(tiny_opt_fold
     assert not set.union(*texts) & set(pd.read_parquet(files.evaluate_on)["remark"])
     many = federate(task, files.rows, files.evaluate_on)[0]()
     one = zorba.fine_tune(
-        solve(AllocationProblem(BLOCKS, 3)).allocation,
+        solve(Problem(BLOCKS, 3)).allocation,
         data=task,
         alpha=0.5,
         model=tiny_opt_folder,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.federation.conftest import BUDGETS
 from tests.runs.resumable import copy_of
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.session import serve
 from zorba_core.runs import TRAJECTORY
@@ -17,7 +17,7 @@ from zorba_core.runs.trajectory import read_trajectory
 
 
 def in_one_process(config, tmp_path):
-    allocation = solve(AllocationProblem(BUDGETS, 3)).allocation
+    allocation = solve(Problem(BUDGETS, 3)).allocation
     return fine_tune(
         allocation, dataset=config.dataset, model=config.model, settings=config.settings, force=True,
         runs_folder=tmp_path / "one",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from zorba_core.allocation import AllocationProblem, gamma_certificate, solve
+from zorba_core.allocation import Problem, gamma_certificate, solve
 from zorba_core.plots import (
     DARK,
     LIGHT,
@@ -30,7 +30,7 @@ from zorba_core.study.theory import Constants, theorem_1
 from zorba_core.study.toy.observations import facts, lettered_classes
 
 BUDGETS = np.random.default_rng(4).integers(1, 12, 50)
-PROBLEM = AllocationProblem(BUDGETS, 12)
+PROBLEM = Problem(BUDGETS, 12)
 NAMES = [f"client-{n}" for n in range(50)]
 
 
@@ -39,7 +39,7 @@ def named(figure, start):
 
 
 def test_a_thousand_clients_share_columns_and_no_cell_is_lost():
-    A_MN = solve(AllocationProblem(np.random.default_rng(0).integers(1, 12, 1000), 12)).allocation.A_MN
+    A_MN = solve(Problem(np.random.default_rng(0).integers(1, 12, 1000), 12)).allocation.A_MN
     edge = column_edges(1000)
     assert len(edge) == MOST_COLUMNS + 1
     np.testing.assert_array_equal(column_counts(A_MN, edge).sum(axis=1), A_MN.sum(axis=1))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.cli.train import summary_lines
 from zorba_core.engine.settings import Settings
 from zorba_core.runs.next_step import next_step
@@ -61,7 +61,7 @@ def test_nothing_is_suggested_where_there_is_no_need_or_nothing_to_tell_from(los
 
 def test_the_summary_of_a_run_has_the_line(tiny_opt_folder, tmp_path):
     settings = Settings(rounds=6, directions=2, batch_size=2, seq_len=16, eval_every=1, eval_rows=20)
-    plan = solve(AllocationProblem((3, 2), 3)).allocation
+    plan = solve(Problem((3, 2), 3)).allocation
     run = fine_tune(plan, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
     advice = next_step(run)
     assert advice

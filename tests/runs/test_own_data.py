@@ -116,7 +116,7 @@ def test_rows_are_divided_by_their_own_clients(csv, tiny_opt_folder, tmp_path):
 
 
 def test_a_solution_and_what_is_said_of_the_columns_are_taken_as_they_are(csv, tiny_opt_folder, tmp_path):
-    plan = zorba.solve(zorba.AllocationProblem([2, 2, 1], 3))
+    plan = zorba.solve(zorba.Problem([2, 2, 1], 3))
     run = zorba.fine_tune(
         plan,
         data=csv,

@@ -1,66 +1,55 @@
 """Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
 
-from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
-from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
-from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
-from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
-from zorba_core.allocation.pareto import sweep, sweep_totals
-from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
-from zorba_core.allocation.solve import SOLVERS, solve
-from zorba_core.allocation.solver import Answer, Solver, SolverOptions
-from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
-from zorba_core.allocation.solvers.lexicographic import (
-    GammaCertificate,
-    GreedyStep,
-    gamma_certificate,
-    gamma_star,
-    gamma_star_by_subsets,
-    greedy_update,
-    initial_matrix,
+from zorba_core.allocation import solvers  # noqa: F401 - registers them
+from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, v_bound, water_filled_bound
+from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated, sweep, sweep_totals
+from zorba_core.allocation.measures import (
+    MEASURES,
+    Allocation,
+    Measure,
+    coupled_noise,
+    direction_coupling,
+    find_measure,
 )
-from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.problem import Problem
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
+from zorba_core.allocation.solve import SOLVERS, Answer, Options, Solution, Solver, Status, solve, solver
+from zorba_core.allocation.solvers.lexicographic import GammaCertificate, gamma_certificate
 from zorba_core.allocation.storage import allocation_from_file, allocation_sha256, allocation_to_bytes, write_allocation
 
 __all__ = [
     "MEASURES",
+    "PAPER_SCENARIOS",
     "SOLVERS",
     "Allocation",
-    "AllocationMetrics",
-    "AllocationProblem",
     "Answer",
     "Front",
     "GammaCertificate",
-    "GreedyStep",
     "Measure",
-    "Objective",
+    "Options",
+    "Problem",
     "Solution",
     "Solver",
-    "SolverOptions",
     "Status",
-    "TotalMode",
-    "WrappedAllocation",
-    "WrappedGroup",
     "allocation_from_file",
     "allocation_sha256",
     "allocation_to_bytes",
-    "balanced_metrics",
-    "cauchy_bound",
     "coupled_noise",
     "direction_coupling",
     "find_measure",
     "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",
-    "greedy_update",
     "hypervolume",
-    "initial_matrix",
     "knee",
     "non_dominated",
     "solve",
+    "solve_scenario",
+    "solver",
     "sweep",
     "sweep_totals",
+    "total_at_ratio",
     "v_bound",
     "water_filled_bound",
-    "water_filled_budgets",
     "write_allocation",
 ]

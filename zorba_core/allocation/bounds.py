@@ -1,20 +1,31 @@
-"""Lower bounds that hold for every matrix, cheap enough to stand beside every answer.
+"""Theorem 4, and lower bounds on Lambda and V that hold for every matrix: cheap enough to stand beside every answer.
 
 Shapes: N clients, K different numbers of blocks held. ``held_N`` int64; x_n stands for 1 / (least popularity of n).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from zorba_core.allocation.problem import AllocationProblem
+from zorba_core.allocation.problem import Problem
 
 # A bound is compared with optima computed elsewhere in another order of summation: keep it below by rounding's share.
 _ROUNDING = 1.0 - 1e-12
+
+
+def gamma_star(budget_N: NDArray[np.int64], num_blocks: int) -> int:
+    """Theorem 4, the largest least popularity, in closed form: floor(sum_n min(budget_n, M) / M). O(N).
+
+    sum_n min(budget_n, b) / b never rises with b, so the minimum over subsets of blocks is at all of them.
+    """
+    return int(np.minimum(budget_N, num_blocks).sum()) // num_blocks
+
+
+def gamma_star_by_subsets(budget_N: NDArray[np.int64], num_blocks: int) -> int:
+    """Theorem 4 as printed, min over subset sizes b of floor(sum_n min(budget_n, b) / b). O(M N)."""
+    sizes = range(1, num_blocks + 1)
+    return min(int(np.minimum(budget_N, size).sum()) // size for size in sizes)
 
 
 def cauchy_bound(held_EN: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
@@ -26,7 +37,7 @@ def cauchy_bound(held_EN: NDArray[np.integer], num_blocks: int) -> NDArray[np.fl
     return _ROUNDING * num_blocks**2 / np.einsum("en,en->e", held_EN, held_EN, dtype=np.float64)
 
 
-def water_filled_bound(problem: AllocationProblem) -> float:
+def water_filled_bound(problem: Problem) -> float:
     """The Cauchy bound sharpened by 1/N <= x_n <= 1/c_min, for any total: min sum x_n^2 with sum_n held_n x_n >= M.
 
     Of all ways to hold T blocks, the one that fills the largest budgets first (each client keeping one) majorises
@@ -59,13 +70,13 @@ def v_bounds(total_E: NDArray[np.integer], num_blocks: int) -> NDArray[np.float6
     return np.where(low_E > 0, (num_high_E / (safe_E + 1) + (num_blocks - num_high_E) / safe_E) / num_blocks, np.nan)
 
 
-def v_bound(problem: AllocationProblem) -> float:
+def v_bound(problem: Problem) -> float:
     """V >= (r/(q+1) + (M-r)/q) / M with q, r = divmod(T, M): 1/c is convex, so equal popularities are best."""
     q, r = divmod(problem.most_blocks, problem.num_blocks)
     return _ROUNDING * (r / (q + 1) + (problem.num_blocks - r) / q) / problem.num_blocks
 
 
-def _most_uneven(problem: AllocationProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _most_uneven(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(blocks held, clients that hold as many) when each client keeps one block and the rest of T goes to the largest
     budgets first."""
     count = np.bincount(problem.usable_N)

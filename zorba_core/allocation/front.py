@@ -1,23 +1,40 @@
-"""A front: points of Lambda (or V) against VRAM, which of them are not dominated, and any one's matrix on demand.
+"""Algorithm 2: sweep VRAM reductions, keep what is not dominated. Also the front by total, at the clients' own budgets.
 
-Shapes: E points, N clients, P points of any plane. ``budget_EN`` whole blocks; ``vram_ratio_E`` is sum psi_tot over sum
-psi_max.
+Shapes: E points (reduction vectors or totals), N clients, P points of any plane. ``tau_EN`` float64 in [0, 1);
+``budget_EN`` int16 or wider, whole blocks; ``vram_ratio_E`` is sum psi_tot over sum psi_max.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.allocation.problem import AllocationProblem, Objective, Solution
-from zorba_core.allocation.solve import solve
-from zorba_core.allocation.solver import Solver
+from zorba_core.allocation.bounds import cauchy_bound, v_bounds
+from zorba_core.allocation.measures import Allocation
+from zorba_core.allocation.problem import Problem, whole_number, whole_numbers
+from zorba_core.allocation.solve import Objective, RowMetrics, Solution, Solver, find_solver, solve
+from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
+from zorba_core.planning.memory import (
+    Workload,
+    affordable_blocks,
+    psi_block_bytes,
+    psi_model_bytes,
+    whole_block_budgets,
+)
+from zorba_core.planning.models import ModelSpec
 
-# A stream of its own for solvers that draw, apart from the fleet's and the reductions' (see ``pareto``).
-_SOLVER_STREAM = 2
+TauMode = Literal["client", "vector"]
+TooSmall = Literal["clamp", "drop"]
+
+# Streams apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
+# capacity. Each point has one of its own, so that its matrix does not depend on the other points.
+_TAU_STREAM, _SOLVER_STREAM = 1, 2
+MAX_BUDGETS = 100_000_000  # E * N: the sweep holds several float64 arrays of this size
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +71,33 @@ class Front:
         """The objective: Lambda or V."""
         return self.bias_lambda_E if self.objective == "lambda" else self.mean_inverse_popularity_E
 
+    def to_frame(self) -> pd.DataFrame:
+        """A row per point, named as in ``zorba pareto --json``; the column ``knee`` is true in at most one row."""
+        frame = pd.DataFrame(
+            {
+                "tau": self.tau_E,
+                "total_blocks": self.total_blocks_E,
+                "vram_ratio": self.vram_ratio_E,
+                "lambda": self.bias_lambda_E,
+                "on_front": self.on_front_E,
+                "mean_inverse_popularity": self.mean_inverse_popularity_E,
+                "effective_clients": self.effective_clients_E,
+                "min_popularity": self.min_popularity_E,
+                "lower_bound": self.lower_bound_E,
+                "optimal": self.optimal_E,
+                "clamped_clients": self.clamped_E,
+            }
+        )
+        frame["knee"] = np.arange(len(self)) == (-1 if self.knee is None else self.knee)
+        return frame
+
     def budgets(self, i: int) -> NDArray[np.int64]:
+        """Whole blocks of each client at point ``i``."""
         return self.budget_EN[i].astype(np.int64)
 
-    def problem(self, i: int) -> AllocationProblem:
-        return AllocationProblem(
-            self.budgets(i), self.num_blocks, None if self.limit_E is None else int(self.limit_E[i])
-        )
+    def problem(self, i: int) -> Problem:
+        """What was solved at point ``i``."""
+        return Problem(self.budgets(i), self.num_blocks, None if self.limit_E is None else int(self.limit_E[i]))
 
     def solution(self, i: int, *, time_limit: float = 10.0) -> Solution:
         """Point ``i`` solved anew, the same every time (``exact``: where it is proven within ``time_limit`` seconds).
@@ -73,16 +110,112 @@ class Front:
 
     def seed_of(self, i: int) -> tuple[int, int, int]:
         """What point ``i`` was solved with: the same seed gives the same matrix."""
-        return point_seed(self.seed, i)
+        return _SOLVER_STREAM, self.seed, i
 
-    def allocation(self, i: int) -> AllocationMetrics:
+    def allocation(self, i: int) -> Allocation:
         """The matrix of point ``i``: that of :meth:`solution`."""
         return self.solution(i).allocation
 
 
-def point_seed(seed: int, point: int) -> tuple[int, int, int]:
-    """Each point has a stream of its own, so that one point's matrix does not depend on the others."""
-    return (_SOLVER_STREAM, seed, point)
+def sweep(
+    capacity_N_bytes: ArrayLike,
+    model: ModelSpec,
+    workload: Workload,
+    points: int = 1000,
+    solver: str | Solver = "balanced",
+    tau_mode: TauMode = "client",
+    seed: int = 0,
+    *,
+    objective: Objective = "lambda",
+    too_small: TooSmall = "clamp",
+    reference: tuple[float, float] | None = None,
+    on_solution: Callable[[Solution], None] | None = None,
+    **options: Any,
+) -> Front:
+    """Algorithm 2 over E ``points``: reductions epsilon_n = tau_n psi_max,n with tau ~ U[0, 1].
+
+    ``tau_mode="vector"`` draws one tau for all clients, as the paper's text reads; ``"client"`` one for each, without
+    which few points lie above half of the VRAM. A client left with less than one block is given one and counted
+    (``too_small="clamp"``), or its whole vector is left out (``"drop"``). A solver with ``rows`` (``balanced``) is
+    vectorised over E; ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume
+    counts up to ``reference``, by default all VRAM and the objective of one block for each client. ``on_solution`` is
+    called with each point that a solver was run for, as it comes: for progress.
+
+    Raises:
+        InvalidInputError: an unknown solver or mode, or capacities that are not finite numbers of at least 0.
+        InfeasibleError: no vector is left, or none that covers every block.
+    """
+    solver = find_solver(solver, objective)
+    if tau_mode not in ("client", "vector"):
+        raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
+    if too_small not in ("clamp", "drop"):
+        raise InvalidInputError(f"unknown policy {too_small!r} for clients that are too small; choose clamp or drop")
+    E, M = whole_number("number of reductions", points, 1), model.num_blocks
+    capacity_N = _capacities(capacity_N_bytes)
+    _check_held(E, len(capacity_N))
+    tau_rng = np.random.default_rng((_TAU_STREAM, whole_number("seed", seed, 0)))
+    tau_EN = tau_rng.random((E, len(capacity_N)) if tau_mode == "client" else (E, 1))
+    whole_EN = affordable_blocks(capacity_N, model, workload, tau_EN * capacity_N)
+    clamped_E = (whole_EN < 1).sum(axis=1)
+    chosen = np.arange(E) if too_small == "clamp" else np.flatnonzero(clamped_E == 0)
+    if not chosen.size:
+        raise InfeasibleError(f"in each of {E} reductions some client cannot hold one block; use the policy clamp")
+    budget_EN = np.clip(whole_EN[chosen], 1, M).astype(np.int16 if M < 2**15 else np.int64)
+    if solver.rows is not None:
+        columns = _columns_of_rows(solver.rows(budget_EN, M), budget_EN, M, objective)
+    else:
+        columns = _empty_columns(budget_EN.sum(axis=1, dtype=np.int64))
+        for i in np.flatnonzero(columns["total_blocks_E"] >= M):
+            problem, point_seed = Problem(budget_EN[i], M), (_SOLVER_STREAM, seed, int(i))
+            solution = solve(problem, solver, seed=point_seed, objective=objective, **options)
+            _put(columns, i, solution, on_solution)
+    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(chosen)}
+    drawn = {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
+    return _front(columns, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **drawn)
+
+
+def sweep_totals(
+    capacity_N_bytes: ArrayLike,
+    model: ModelSpec,
+    workload: Workload,
+    totals: int | Sequence[int] = 50,
+    solver: str | Solver = "exact",
+    *,
+    seed: int = 0,
+    objective: Objective = "lambda",
+    reference: tuple[float, float] | None = None,
+    on_solution: Callable[[Solution], None] | None = None,
+    **options: Any,
+) -> Front:
+    """The front by total: each client keeps its full budget, and at most T blocks are activated over all clients.
+
+    ``totals`` are the values of T, or how many to spread from the least possible to all budgets. With ``exact`` the
+    points are the true front of Lambda against VRAM, each with its bound; 50 take some 10 s at N=50, M=12.
+    ``on_solution`` is called with each solution as it comes: for progress, or to keep the matrices.
+
+    Raises:
+        InvalidInputError: a solver that takes no total.
+        InfeasibleError: a client that cannot hold one block, or a total out of range.
+    """
+    solver, seed = find_solver(solver, objective), whole_number("seed", seed, 0)
+    capacity_N = _capacities(capacity_N_bytes)
+    budget_N, M = whole_block_budgets(capacity_N, model, workload), model.num_blocks
+    if isinstance(totals, int | np.integer):
+        least, most = max(M, len(budget_N)), int(budget_N.sum())
+        count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
+        _check_held(count, 1)
+        totals = np.linspace(least, most, count).round().astype(int).tolist()
+    limit_E = whole_numbers("total", totals)
+    columns = _empty_columns(np.zeros(len(limit_E), np.int64))
+    for i, total in enumerate(limit_E.tolist()):
+        problem, point_seed = Problem(budget_N, M, total), (_SOLVER_STREAM, seed, i)
+        solution = solve(problem, solver, seed=point_seed, objective=objective, **options)
+        _put(columns, i, solution, on_solution)
+    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed}
+    none = np.zeros(len(limit_E), np.int64)
+    given = {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": none, "limit_E": limit_E}
+    budget_EN = np.broadcast_to(budget_N, (len(limit_E), len(budget_N)))
+    return _front(columns, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **given)
 
 
 def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -115,3 +248,82 @@ def knee(x_P: NDArray[np.float64], y_P: NDArray[np.float64], on_front_P: NDArray
     x, y = x_P[front], y_P[front]
     scaled = (x - x.min()) / np.ptp(x) + (y - y.min()) / np.ptp(y)
     return int(front[scaled.argmin()])
+
+
+def _empty_columns(total_E: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The columns of a :class:`Front` that solving its points fills."""
+    nan_E, none_E = np.full(len(total_E), np.nan), np.zeros(len(total_E), np.int64)
+    rows = RowMetrics(total_E.copy(), nan_E.copy(), nan_E.copy(), nan_E.copy(), none_E)
+    return {**rows._asdict(), "lower_bound_E": nan_E, "optimal_E": np.zeros(len(total_E), bool)}
+
+
+def _put(
+    columns: dict[str, NDArray[Any]], i: int, solution: Solution, on_solution: Callable[[Solution], None] | None
+) -> None:
+    for name in RowMetrics._fields:
+        columns[name][i] = getattr(solution.allocation, name.removesuffix("_E"))
+    columns["lower_bound_E"][i], columns["optimal_E"][i] = solution.lower_bound, solution.optimal
+    if on_solution is not None:
+        on_solution(solution)
+
+
+def _columns_of_rows(
+    rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective
+) -> dict[str, NDArray[Any]]:
+    """All rows at once. The bound is Cauchy's for Lambda; for V it is the optimum itself."""
+    covered_E = rows.min_popularity_E > 0
+    if objective == "v":
+        value_E, bound_E = rows.mean_inverse_popularity_E, v_bounds(budget_EN.sum(axis=1, dtype=np.int64), num_blocks)
+    else:
+        value_E, bound_E = rows.bias_lambda_E, cauchy_bound(budget_EN, num_blocks)
+    bound_E = np.where(covered_E, bound_E, np.nan)
+    optimal_E = covered_E & (value_E <= bound_E * (1 + 1e-9))
+    return {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
+
+
+def _front(
+    columns: dict[str, NDArray[Any]],
+    capacity_N: NDArray[np.float64],
+    model: ModelSpec,
+    workload: Workload,
+    reference: tuple[float, float] | None,
+    **fields: Any,
+) -> Front:
+    N, M = len(capacity_N), model.num_blocks
+    psi_tot_E = N * psi_model_bytes(model, workload) + columns["total_blocks_E"] * psi_block_bytes(model, workload)
+    ratio_E = psi_tot_E / capacity_N.sum()
+    value_E = columns["bias_lambda_E" if fields["objective"] == "lambda" else "mean_inverse_popularity_E"]
+    if reference is None:  # one block for each client: popularity N // M (at least 1) on every block
+        least = max(1, N // M)
+        reference = (1.0, N / least**2 if fields["objective"] == "lambda" else 1 / least)
+    on_front_E = non_dominated(ratio_E, value_E)
+    if not on_front_E.any():
+        raise InfeasibleError(
+            f"none of the {len(ratio_E)} sampled VRAM reductions leaves room for all {M} blocks; add clients or VRAM, "
+            "or sample more reductions"
+        )
+    return Front(
+        vram_ratio_E=ratio_E,
+        on_front_E=on_front_E,
+        hypervolume=hypervolume(ratio_E, value_E, reference),
+        reference=reference,
+        knee=knee(ratio_E, value_E, on_front_E),
+        **columns,
+        **fields,
+    )
+
+
+def _check_held(num_points: int, num_clients: int) -> None:
+    """Refuse a sweep too large for memory, before it starts."""
+    if num_points * num_clients > MAX_BUDGETS:
+        raise InvalidInputError(
+            f"{in_short(num_points)} points for {num_clients} clients are too many; "
+            f"give at most {MAX_BUDGETS // num_clients} points"
+        )
+
+
+def _capacities(capacity_N_bytes: ArrayLike) -> NDArray[np.float64]:
+    capacity_N = np.array(capacity_N_bytes, float)
+    if capacity_N.ndim != 1 or not capacity_N.size:
+        raise InvalidInputError("capacities must be a list with one number of bytes per client")
+    return capacity_N

@@ -1,4 +1,4 @@
-"""What an activation matrix costs and buys: popularity, Lambda, and the numbers that Lambda hides.
+"""An activation matrix, what it costs and what it buys: popularity, Lambda, and the numbers that Lambda hides.
 
 Clients that share directions and weights couple the blocks that they share; nothing of it shows in Lambda. With
 directions v_q (E[v v'] = I) the estimate of block m is h_m v_m with h_m = sum_n (a_mn / c_m) rho_n, and rho_n sums
@@ -10,15 +10,20 @@ size of block m and c_mm' the clients that activate both blocks,
 The two sums, averaged over blocks for equal gradients, are :func:`direction_coupling` and :func:`coupled_noise`.
 
 Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks; ``popularity_M`` (the paper's c_m), ``blocks_held_N`` and
-``least_popularity_N`` int64; ``influence_N`` float64.
+``least_popularity_N`` (the paper's underlined c_n) int64; ``influence_N`` float64.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from zorba_core.errors import InvalidInputError
 
 
 def popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -32,13 +37,6 @@ def least_popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
     nowhere = A_MN.shape[1] + 1  # above every popularity
     least_N = np.where(A_MN, popularity_M[:, None], nowhere).min(axis=0, initial=nowhere)
     return np.where(least_N == nowhere, 0, least_N)
-
-
-def influence(A_MN: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """I_n = (1/M) sum_m a_mn / c_m: client n's share of the aggregate. Sums to 1 when every block has a client."""
-    popularity_M = popularity(A_MN)
-    weight_M = np.divide(1.0, popularity_M, out=np.zeros(len(popularity_M)), where=popularity_M > 0)
-    return weight_M @ A_MN / len(popularity_M)
 
 
 def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
@@ -74,18 +72,78 @@ def coupled_noise(A_MN: NDArray[np.bool_]) -> float:
     return float(((A_MN @ held_N) / popularity_M.astype(float) ** 2).mean())
 
 
-class AllocationMetrics:
-    """Everything that follows from a matrix, for any class that gives ``num_blocks``, ``popularity_M``,
-    ``least_popularity_N``, ``blocks_held_N`` and ``influence_N``."""
+class Allocation:
+    """A block activation matrix and everything that follows from it.
 
-    num_blocks: int
-    popularity_M: NDArray[np.int64]
-    least_popularity_N: NDArray[np.int64]
-    blocks_held_N: NDArray[np.int64]
-    influence_N: NDArray[np.float64]
+    A client or block may be empty while someone edits the matrix: :attr:`is_complete` says so, and Lambda or V is then
+    infinite. A subclass that gives ``popularity_M``, ``least_popularity_N``, ``blocks_held_N`` and ``influence_N``
+    itself has all other numbers without a dense matrix.
+
+    Raises:
+        InvalidInputError: not a matrix of 0 and 1.
+    """
+
+    A_MN: NDArray[np.bool_]
+
+    def __init__(self, A_MN: ArrayLike) -> None:
+        A_MN = np.array(A_MN)
+        if A_MN.ndim != 2 or 0 in A_MN.shape:
+            raise InvalidInputError(f"an activation matrix has shape (blocks, clients), not {A_MN.shape}")
+        if A_MN.dtype != bool and not np.isin(A_MN, (0, 1)).all():
+            raise InvalidInputError("an activation matrix holds only 0 and 1")
+        A_MN = A_MN.astype(bool)
+        A_MN.setflags(write=False)
+        self.A_MN = A_MN
+
+    @classmethod
+    def from_blocks(cls, blocks_per_client: list[list[int]], num_blocks: int) -> Allocation:
+        """From 0-based block ids, one list per client.
+
+        Raises:
+            InvalidInputError: an id outside 0..M-1 or twice in one client.
+        """
+        A_MN = np.zeros((num_blocks, len(blocks_per_client)), bool)
+        for client, blocks in enumerate(blocks_per_client):
+            if len(set(blocks)) != len(blocks) or not all(0 <= block < num_blocks for block in blocks):
+                raise InvalidInputError(f"client {client}: block ids must be distinct and in 0..{num_blocks - 1}")
+            A_MN[list(blocks), client] = True
+        return cls(A_MN)
+
+    @cached_property
+    def popularity_M(self) -> NDArray[np.int64]:
+        """c_m: how many clients activate each block."""
+        return popularity(self.A_MN)
+
+    @cached_property
+    def least_popularity_N(self) -> NDArray[np.int64]:
+        """The smallest popularity among each client's blocks."""
+        return least_popularity(self.A_MN)
+
+    @cached_property
+    def blocks_held_N(self) -> NDArray[np.int64]:
+        """k_n: how many blocks each client activates."""
+        return self.A_MN.sum(axis=0, dtype=np.int64)
+
+    @cached_property
+    def influence_N(self) -> NDArray[np.float64]:
+        """I_n = (1/M) sum_m a_mn / c_m: client n's share of the aggregate. Sums to 1 when every block has a client."""
+        weight_M = np.divide(1.0, self.popularity_M, out=np.zeros(self.num_blocks), where=self.popularity_M > 0)
+        return weight_M @ self.A_MN / self.num_blocks
+
+    @cached_property
+    def blocks_per_client(self) -> list[list[int]]:
+        """0-based block ids, rising, one list per client in the order given."""
+        _, block = np.nonzero(self.A_MN.T)
+        return [blocks.tolist() for blocks in np.split(block, np.cumsum(self.blocks_held_N)[:-1])]
+
+    @property
+    def num_blocks(self) -> int:
+        """M."""
+        return len(self.popularity_M)
 
     @property
     def num_clients(self) -> int:
+        """N."""
         return len(self.blocks_held_N)
 
     @property
@@ -115,13 +173,170 @@ class AllocationMetrics:
 
     @property
     def largest_influence(self) -> float:
+        """max I_n: the largest share that one client has in the aggregate."""
         return float(self.influence_N.max())
 
     @property
     def min_popularity(self) -> int:
+        """min c_m: clients of the block with the fewest."""
         return int(self.popularity_M.min())
 
     @property
     def is_complete(self) -> bool:
-        """Every block has a client and every client has a block (constraints 12 and 13 of the paper)."""
+        """Every block has a client and every client has a block: constraints (12) and (13) of the paper."""
         return bool(self.popularity_M.min() > 0 and self.blocks_held_N.min() > 0)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of an allocation, as commands, tables and plots show it. It may be infinite for an incomplete matrix."""
+
+    name: str  # in ``--json``, files and links
+    symbol: str
+    title: str
+    value: Callable[[Allocation], float]
+    format: str
+    formula: str  # LaTeX
+    says: str  # what the formula means, begun in lower case
+    better: Literal["lower", "higher", ""] = "lower"
+    unit: str = ""
+    log: bool = False  # its axis is best logarithmic
+    traded: bool = False  # memory buys it
+    distinct: bool = True  # readers know it by its symbol, which goes before the title
+
+    @property
+    def label(self) -> str:
+        """Symbol and title, for a row or a headline."""
+        return f"{self.symbol}, {self.title}" if self.distinct else self.title[0].upper() + self.title[1:]
+
+    @property
+    def axis(self) -> str:
+        """The label of an axis: with the unit, and where better is."""
+        unit = f", {self.unit}" if self.unit else ""
+        return f"{self.label}{unit}" + (f" ({self.better} is better)" if self.better else "")
+
+    @property
+    def help(self) -> str:
+        """Formula and meaning, in Markdown."""
+        return f"${self.formula}$: {self.says}."
+
+    def text(self, value: float) -> str:
+        """A value as people read it."""
+        return format(value, self.format) if abs(value) != float("inf") else "∞"
+
+
+_MEASURES = (
+    Measure(
+        "lambda",
+        "Λ",
+        "convergence bias",
+        lambda allocation: allocation.bias_lambda,
+        ".4g",
+        r"\Lambda = \sum_n 1/\underline{c}_n^2",
+        r"with $\underline{c}_n$ the smallest popularity among client *n*'s blocks: the part of the paper's bound on "
+        "convergence that the allocation decides. It charges each client once, for its scarcest block, however many "
+        "scarce blocks it carries",
+        log=True,
+        traded=True,
+    ),
+    Measure(
+        "mean_inverse_popularity",
+        "V",
+        "mean of 1/popularity",
+        lambda allocation: allocation.mean_inverse_popularity,
+        ".4f",
+        r"V = \frac{1}{M} \sum_m 1/c_m",
+        "how unequal clients' weights in the blocks' averages are: Σ over blocks and clients of the squared distance "
+        "of their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train "
+        "better for it is not shown",
+        log=True,
+        traded=True,
+    ),
+    Measure(
+        "effective_clients",
+        "N_eff",
+        "effective clients",
+        lambda allocation: allocation.effective_clients,
+        ".1f",
+        r"N_{\mathrm{eff}} = 1/\sum_n I_n^2, \; I_n = \frac{1}{M} \sum_m a_{m,n}/c_m",
+        "how many equal clients would weigh on the result as these do; few means that a few clients decide",
+        better="higher",
+        distinct=False,
+    ),
+    Measure(
+        "largest_influence",
+        "max I",
+        "largest influence of a client",
+        lambda allocation: allocation.largest_influence,
+        ".3f",
+        r"\max_n I_n",
+        "the largest share that one client has in the result",
+        distinct=False,
+    ),
+    Measure(
+        "min_popularity",
+        "min c",
+        "least trained block",
+        lambda allocation: allocation.min_popularity,
+        ".0f",
+        r"\min_m c_m",
+        "clients that train the block with the fewest; a block trained by one client learns that client's data only",
+        better="higher",
+        unit="clients",
+        traded=True,
+        distinct=False,
+    ),
+    Measure(
+        "coupled_noise",
+        "E",
+        "coupled noise",
+        lambda allocation: coupled_noise(allocation.A_MN),
+        ".3f",
+        r"E = \frac{1}{M} \sum_m \frac{1}{c_m^2} \sum_{n:\,a_{m,n}=1} k_n",
+        "mini-batch noise that enters a block from all blocks of its clients, who hold $k_n$ each. M/N when both "
+        "popularities and holdings are even, whatever the total; large where few generalists carry scarce blocks",
+    ),
+    Measure(
+        "direction_coupling",
+        "D",
+        "direction coupling",
+        lambda allocation: direction_coupling(allocation.A_MN),
+        ".2f",
+        r"D = \frac{1}{M} \sum_m \sum_{m'} (c_{m,m'}/c_m)^2",
+        "how many blocks' random directions a block's estimate carries; averaging over clients does not lower it, "
+        "since they share the directions. M for full activation, 1 for one block each",
+    ),
+    Measure(
+        "total_blocks",
+        "T",
+        "activated blocks",
+        lambda allocation: allocation.total_blocks,
+        ",.0f",
+        r"\sum_m \sum_n a_{m,n}",
+        "how many blocks are trained, over all clients; VRAM grows with it",
+        better="",
+        distinct=False,
+    ),
+)
+MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in _MEASURES}
+# The names in the tables of experiments.
+ALIASES = {
+    "V": "mean_inverse_popularity",
+    "N_eff": "effective_clients",
+    "min_c": "min_popularity",
+    "E": "coupled_noise",
+    "D": "direction_coupling",
+    "T": "total_blocks",
+}
+
+
+def find_measure(name: str) -> Measure:
+    """The measure of this name, or of the one that tables of experiments have for it.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
+    try:
+        return MEASURES[ALIASES.get(name, name)]
+    except KeyError:
+        raise InvalidInputError(f"unknown measure {name!r}; choose one of {', '.join(MEASURES)}") from None

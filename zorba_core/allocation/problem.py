@@ -1,38 +1,38 @@
-"""The request and the answer: an allocation problem, an activation matrix, and a solution that says how good it is.
+"""The request: budgets of whole blocks and the constraints on an activation matrix, checked to be possible.
 
-Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks; ``budget_N`` int64, whole blocks.
+Shapes: M blocks, N clients. ``budget_N`` int64, whole blocks (the paper's lambda_n*, rounded down).
 """
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, fields
+import operator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation import measures as metrics
-from zorba_core.allocation.feasibility import check_feasible, whole_number, whole_numbers
-from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.errors import InvalidInputError, name_some
+from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name_some
 
 TotalMode = Literal["le", "eq"]
-Objective = Literal["lambda", "v"]
-OBJECTIVES: tuple[Objective, ...] = ("lambda", "v")
+
+MAX_BLOCKS = 10_000
+MAX_CLIENTS = 10_000_000
+MAX_CELLS = 250_000_000  # M * N; a million clients of a model of 96 blocks are 96 million
 
 
 @dataclass(frozen=True, eq=False)
-class AllocationProblem:
-    """Give each client 1..budget blocks so that every block has enough clients.
+class Problem:
+    """Give each client 1..budget blocks so that every block has enough clients: problem P_1 of the paper, whose
+    constraints on VRAM are the budgets.
 
     Raises:
         InvalidInputError: a field out of range, naming the client or the field.
         InfeasibleError: no matrix can meet the request; the message names the constraint and by how much.
     """
 
-    budget_N: NDArray[np.int64]  # lambda_n: most blocks of each client, 1..M
+    budget_N: NDArray[np.int64]  # most blocks of each client, 1..M
     num_blocks: int  # M
     total: int | None = None  # activated blocks over all clients, T
     total_mode: TotalMode = "le"  # le: at most T; eq: exactly T
@@ -54,10 +54,12 @@ class AllocationProblem:
             raise InvalidInputError(f"budgets must be between 1 and M = {self.num_blocks} blocks: {shown}")
         budget_N.setflags(write=False)
         object.__setattr__(self, "budget_N", budget_N)
-        check_feasible(self.usable_N, **{field.name: getattr(self, field.name) for field in fields(self)})
+        _check_size(self)
+        _check_feasible(self)
 
     @property
     def num_clients(self) -> int:
+        """N."""
         return len(self.budget_N)
 
     @cached_property
@@ -76,126 +78,98 @@ class AllocationProblem:
         return usable if self.total is None else min(usable, self.total)
 
 
-@dataclass(frozen=True, eq=False)
-class Allocation(AllocationMetrics):
-    """A block activation matrix and what follows from it. A client or block may be empty while someone edits it:
-    :attr:`is_complete` says so, and Lambda or V is then infinite."""
+def whole_number(what: str, value: Any, least: int) -> int:
+    """``value`` as an int of at least ``least``.
 
-    A_MN: NDArray[np.bool_]
-
-    def __post_init__(self) -> None:
-        A_MN = np.array(self.A_MN)
-        if A_MN.ndim != 2 or 0 in A_MN.shape:
-            raise InvalidInputError(f"an activation matrix has shape (blocks, clients), not {A_MN.shape}")
-        if A_MN.dtype != bool and not np.isin(A_MN, (0, 1)).all():
-            raise InvalidInputError("an activation matrix holds only 0 and 1")
-        A_MN = A_MN.astype(bool)
-        A_MN.setflags(write=False)
-        object.__setattr__(self, "A_MN", A_MN)
-
-    @classmethod
-    def from_blocks(cls, blocks_per_client: list[list[int]], num_blocks: int) -> Allocation:
-        """From 0-based block ids, one list per client.
-
-        Raises:
-            InvalidInputError: an id outside 0..M-1 or twice in one client.
-        """
-        A_MN = np.zeros((num_blocks, len(blocks_per_client)), bool)
-        for client, blocks in enumerate(blocks_per_client):
-            if len(set(blocks)) != len(blocks) or not all(0 <= block < num_blocks for block in blocks):
-                raise InvalidInputError(f"client {client}: block ids must be distinct and in 0..{num_blocks - 1}")
-            A_MN[list(blocks), client] = True
-        return cls(A_MN)
-
-    @property
-    def num_blocks(self) -> int:
-        return self.A_MN.shape[0]
-
-    @cached_property
-    def popularity_M(self) -> NDArray[np.int64]:
-        return metrics.popularity(self.A_MN)
-
-    @cached_property
-    def least_popularity_N(self) -> NDArray[np.int64]:
-        return metrics.least_popularity(self.A_MN)
-
-    @cached_property
-    def blocks_held_N(self) -> NDArray[np.int64]:
-        return self.A_MN.sum(axis=0, dtype=np.int64)
-
-    @cached_property
-    def influence_N(self) -> NDArray[np.float64]:
-        return metrics.influence(self.A_MN)
-
-    @cached_property
-    def blocks_per_client(self) -> list[list[int]]:
-        """0-based block ids, rising, one list per client in the order given."""
-        return [np.flatnonzero(column).tolist() for column in self.A_MN.T]
+    Raises:
+        InvalidInputError: not a whole number, or too small.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidInputError(f"{what} is {value!r}; it must be a whole number") from None
+    if number < least:
+        raise InvalidInputError(f"{what} is {in_short(number)}; it must be at least {least}")
+    if number >= 2**62:
+        raise InvalidInputError(f"{what} is {in_short(number)}; it must be below 2^62")
+    return number
 
 
-class Status(enum.Enum):
-    """How a solve ended; the value is what a person reads."""
+def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
+    """A fresh int64 copy of one whole number per client.
 
-    OPTIMAL = "Proven optimal: no matrix that meets the request does better."
-    FEASIBLE = "Feasible, optimality not proven: the lower bound says how much better another matrix could be at most."
-    TIME_LIMIT = "The time limit came first: this is the best matrix found, with a valid lower bound."
-    ON_TARGET = "On target: the total is exact and Lambda within the tolerance."
-
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """What a solver returns. ``lower_bound`` bounds ``objective`` (Lambda or V) over every matrix that meets the
-    request, so ``gap`` is the most that is left to gain; ``gamma_star`` is Theorem 4's for the same budgets."""
-
-    allocation: AllocationMetrics
-    solver: str
-    status: Status
-    objective: Objective
-    lower_bound: float
-    gamma_star: int
-    seconds: float
-    problem: AllocationProblem
-
-    @property
-    def optimal(self) -> bool:
-        return self.status is Status.OPTIMAL
-
-    @property
-    def value(self) -> float:
-        return objective_of(self.allocation, self.objective)
-
-    @property
-    def gap(self) -> float:
-        """(value - lower bound) / value, at least 0."""
-        return max(0.0, 1.0 - self.lower_bound / self.value)
-
-    def describe(self) -> dict[str, Any]:
-        """Everything but VRAM, which budgets alone do not tell: what files and ``--json`` are made of."""
-        allocation = self.allocation
-        return {
-            "num_blocks": allocation.num_blocks,
-            "num_clients": allocation.num_clients,
-            "budgets": self.problem.budget_N,
-            "blocks_per_client": allocation.blocks_per_client,
-            "popularity": allocation.popularity_M,
-            "least_popularity": allocation.least_popularity_N,
-            "lambda": allocation.bias_lambda,
-            "gamma_star": self.gamma_star,
-            "total_blocks": allocation.total_blocks,
-            "lower_bound": self.lower_bound,
-            "optimal": self.optimal,
-            "mean_inverse_popularity": allocation.mean_inverse_popularity,
-            "effective_clients": allocation.effective_clients,
-            "min_popularity": allocation.min_popularity,
-            "largest_influence": allocation.largest_influence,
-            "solver": self.solver,
-            "objective": self.objective,
-            "gap": self.gap,
-            "status": self.status.value,
-            "seconds": self.seconds,
-        }
+    Raises:
+        InvalidInputError: empty, not one-dimensional, or a value that is no whole number, naming the client.
+    """
+    try:
+        values = np.asarray(values_N)
+    except ValueError:
+        values = np.empty((0, 0))
+    if values.ndim != 1 or not 1 <= values.size <= MAX_CLIENTS:
+        raise InvalidInputError(f"{what}s must be a list with one whole number per client (1 to {MAX_CLIENTS})")
+    if values.dtype.kind in "iu":
+        if (values > np.int64(2**62)).any():
+            raise InvalidInputError(f"{what}s must be below 2^62")
+        return values.astype(np.int64)
+    if values.dtype.kind != "f":
+        raise InvalidInputError(f"{what}s must be whole numbers, not {values.dtype}")
+    broken = np.flatnonzero(~np.isfinite(values) | (values != np.floor(values)) | (abs(values) > 2**62))
+    if broken.size:
+        client = int(broken[0])
+        raise InvalidInputError(
+            f"client {client}: {what} is {values[client]:g}; it must be a whole number of blocks (round it down)"
+        )
+    return values.astype(np.int64)
 
 
-def objective_of(allocation: AllocationMetrics, objective: Objective) -> float:
-    """Lambda or V of an allocation."""
-    return allocation.bias_lambda if objective == "lambda" else allocation.mean_inverse_popularity
+def _check_size(problem: Problem) -> None:
+    """
+    Raises:
+        InvalidInputError: a matrix that no memory holds.
+    """
+    M, N = problem.num_blocks, problem.num_clients
+    if M > MAX_BLOCKS:
+        raise InvalidInputError(f"num blocks is {M}; at most {MAX_BLOCKS} are supported")
+    if M * N > MAX_CELLS:
+        raise InvalidInputError(f"{M} blocks for {N} clients are {M * N} cells; at most {MAX_CELLS} are supported")
+
+
+def _check_feasible(problem: Problem) -> None:
+    """Raise unless some matrix meets the request.
+
+    The conditions are exact: when they hold, wrapping budgets of the right total around the blocks (see
+    ``solvers.balanced``) gives every block ``floor(total / M) >= c_min`` clients.
+
+    Raises:
+        InfeasibleError: naming the first constraint that fails and by how much.
+    """
+    M, N, floor, total = problem.num_blocks, problem.num_clients, problem.min_popularity, problem.total
+    if floor > N:
+        raise InfeasibleError(
+            f"min popularity {floor} asks for more clients than there are: {N} clients, {floor - N} too few"
+        )
+    need, budgets, usable = M * floor, int(problem.budget_N.sum()), int(problem.usable_N.sum())
+    each = "one client" if floor == 1 else f"{floor} clients"
+    if budgets < need:
+        raise InfeasibleError(
+            f"budgets add up to {budgets} blocks, but {M} blocks with {each} each need {need}: {need - budgets} short; "
+            f"raise budgets or add clients{' or lower min popularity' if floor > 1 else ''}"
+        )
+    if usable < need:
+        raise InfeasibleError(
+            f"with at most {problem.max_blocks_per_client} blocks per client the budgets add up to {usable}, but {M} "
+            f"blocks with {each} each need {need}: {need - usable} short; raise max blocks per client"
+        )
+    if total is None:
+        return
+    if total < max(N, need):
+        why = f"{N} clients with one block each" if need <= N else f"{M} blocks with {each} each"
+        raise InfeasibleError(
+            f"total {total} is {max(N, need) - total} short: {why} need {max(N, need)}; raise the total"
+        )
+    if problem.total_mode == "eq" and total > usable:
+        capped = "" if usable == budgets else f" with at most {problem.max_blocks_per_client} per client"
+        raise InfeasibleError(
+            f"total {total} exceeds what the budgets{capped} allow, {usable}, by {total - usable}; lower the total or "
+            "use total mode le"
+        )

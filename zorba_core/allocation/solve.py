@@ -1,137 +1,252 @@
-"""One entry point for every solver, and the list of them.
+"""Solvers by name, and one way to call them: every answer is checked against the request and gets a proven bound.
 
-Each solver says in its own file what it minimises, honours and costs (``solvers/``). Whatever it returns is checked
-against the problem here, and gets the same bounds.
+A solver is a function with a decorator, in a file of ``solvers/`` or of somebody else::
 
-Shapes: M blocks, N clients.
+    @solver("mine", help="what it does, in one line")
+    def mine(problem: Problem, options: Options) -> Allocation: ...
+
+What a solver cannot do (a total, an objective) it refuses with an :class:`InvalidInputError`.
+
+Shapes: M blocks, N clients, E budget vectors. ``budget_EN`` int64.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from zorba_core.allocation.bounds import v_bound, water_filled_bound
-from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.allocation.problem import (
-    OBJECTIVES,
-    AllocationProblem,
-    Objective,
-    Solution,
-    Status,
-    objective_of,
-)
-from zorba_core.allocation.solver import Answer, Solver, SolverOptions, not_a_solver
-from zorba_core.allocation.solvers.balanced import BALANCED
-from zorba_core.allocation.solvers.exact import EXACT
-from zorba_core.allocation.solvers.lexicographic import LEXICOGRAPHIC, GreedyStep, gamma_star
-from zorba_core.allocation.solvers.two_level import TWO_LEVEL
+from zorba_core.allocation.bounds import gamma_star, v_bound, water_filled_bound
+from zorba_core.allocation.measures import Allocation
+from zorba_core.allocation.problem import Problem
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.registry import Registry
 
-SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", accepts=not_a_solver)
-for _solver in (BALANCED, LEXICOGRAPHIC, TWO_LEVEL, EXACT):
-    SOLVERS.register(_solver)
+Objective = Literal["lambda", "v"]
 
 # A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
 _SAME = 1e-9
 
 
-def as_solver(solver: str | Solver, objective: Objective | None = None) -> Solver:
-    """The registered solver of this name, or the one that was given.
+class Status(enum.Enum):
+    """How a solve ended; the value is what a person reads."""
 
-    Raises:
-        InvalidInputError: no such name, an object that is no solver, or an objective that is not one of its own.
+    OPTIMAL = "Proven optimal: no matrix that meets the request does better."
+    FEASIBLE = "Feasible, optimality not proven: the lower bound says how much better another matrix could be at most."
+    TIME_LIMIT = "The time limit came first: this is the best matrix found, with a valid lower bound."
+    ON_TARGET = "On target: the total is exact and Lambda within the tolerance."
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What :func:`solve` returns."""
+
+    allocation: Allocation
+    """The matrix, and everything that follows from it."""
+    value: float
+    """The objective of the matrix: Lambda or V."""
+    lower_bound: float
+    """No matrix that meets the request has a smaller objective."""
+    status: Status
+    """How the solve ended, as a sentence."""
+    objective: Objective
+    """What was minimised and bounded."""
+    solver: str
+    """The solver's name."""
+    gamma_star: int
+    """Theorem 4's largest least popularity for the same budgets."""
+    seconds: float
+    """How long it took."""
+    problem: Problem
+    """The request."""
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the value is proven to be the least."""
+        return self.status is Status.OPTIMAL
+
+    @property
+    def gap(self) -> float:
+        """(value - lower bound) / value, at least 0: the most that is left to gain."""
+        return max(0.0, 1.0 - self.lower_bound / self.value)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything but VRAM, which budgets alone do not give: what files and ``--json`` are made of."""
+        allocation = self.allocation
+        return {
+            "num_blocks": allocation.num_blocks,
+            "num_clients": allocation.num_clients,
+            "budgets": self.problem.budget_N,
+            "blocks_per_client": allocation.blocks_per_client,
+            "popularity": allocation.popularity_M,
+            "least_popularity": allocation.least_popularity_N,
+            "lambda": allocation.bias_lambda,
+            "gamma_star": self.gamma_star,
+            "total_blocks": allocation.total_blocks,
+            "lower_bound": self.lower_bound,
+            "optimal": self.optimal,
+            "mean_inverse_popularity": allocation.mean_inverse_popularity,
+            "effective_clients": allocation.effective_clients,
+            "min_popularity": allocation.min_popularity,
+            "largest_influence": allocation.largest_influence,
+            "solver": self.solver,
+            "objective": self.objective,
+            "gap": self.gap,
+            "status": self.status.value,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a solver may read beside the problem."""
+
+    objective: Objective = "lambda"  # what to minimise
+    time_limit: float = 10.0  # seconds, for a solver that could take long
+    seed: int | Sequence[int] = 0
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A fresh generator for a solver that draws: the same seed draws the same."""
+        return np.random.default_rng(self.seed)
+
+
+class Answer(NamedTuple):
+    """An allocation with what its solver has proven about it."""
+
+    allocation: Allocation
+    lower_bound: float = 0.0  # on the objective, over every matrix that meets the request
+    status: Status = Status.FEASIBLE  # OPTIMAL and FEASIBLE follow from the bound
+
+
+class RowMetrics(NamedTuple):
+    """Metrics of the allocations of E budget vectors; NaN (0 for popularity) where they do not cover every block."""
+
+    total_blocks_E: NDArray[np.int64]
+    bias_lambda_E: NDArray[np.float64]
+    mean_inverse_popularity_E: NDArray[np.float64]
+    effective_clients_E: NDArray[np.float64]
+    min_popularity_E: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A solver as commands, pages and notebooks offer it."""
+
+    name: str  # in commands, links, files
+    help: str  # one line, begun in lower case
+    title: str
+    run: Callable[[Problem, Options], Allocation | Answer]
+    rows: Callable[[NDArray[np.integer], int], RowMetrics] | None = None  # (budget_EN, M): many problems at once
+
+    def __call__(self, problem: Problem, options: Options | None = None) -> Allocation | Answer:
+        """The plain function, without the checks and the bound of :func:`solve`."""
+        return self.run(problem, options or Options())
+
+
+def _problem_of(part: object) -> str | None:
+    """What keeps ``part`` from being a solver, in a sentence; None where it is one."""
+    if not isinstance(part, Solver):
+        return f"{type(part).__name__} is not a zorba_core.allocation.Solver"
+    if not (part.name.replace("-", "").replace("_", "").isalnum() and part.name == part.name.lower()):
+        return f"its name is {part.name!r}; use lower-case letters, digits and hyphens"
+    return None if part.help and callable(part.run) else f"{part.name} needs a help text and a function"
+
+
+SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", accepts=_problem_of)
+
+
+def solver(
+    name: str, *, help: str, title: str = "", rows: Callable[[NDArray[np.integer], int], RowMetrics] | None = None
+) -> Callable[[Callable[[Problem, Options], Allocation | Answer]], Solver]:
+    """Register a function as a solver.
+
+    Args:
+        help: one line that says what it does, begun in lower case.
+        title: its name in headings; by default the name with a capital.
+        rows: (budget_EN, M) -> the metrics of E problems without a total at once, for sweeps.
     """
-    part = SOLVERS.get_part(solver) if isinstance(solver, str) else solver
-    problem = not_a_solver(part)
-    if problem:
-        raise InvalidInputError(f"this is no solver: {problem}")
-    if objective is not None and objective not in OBJECTIVES:
-        raise InvalidInputError(f"unknown objective {objective!r}; choose {_listed(OBJECTIVES)}")
-    if objective is not None and objective not in part.objectives:
-        title = {"lambda": "Lambda", "v": "V"}
-        only = " and ".join(title[name] for name in part.objectives)
-        others = _listed([name for name, other in SOLVERS.items() if objective in other.objectives])
-        raise InvalidInputError(f"the {part.name} solver works on {only} only; for {title[objective]} use {others}")
-    return part
+    return lambda run: SOLVERS.register(Solver(name, help, title or name.capitalize(), run, rows))
 
 
 def solve(
-    problem: AllocationProblem,
+    problem: Problem,
     solver: str | Solver = "balanced",
     *,
-    seed: int | Sequence[int] = 0,
-    objective: Objective | None = None,
+    objective: Objective = "lambda",
     time_limit: float = 10.0,
-    trace: list[GreedyStep] | None = None,
+    seed: int | Sequence[int] = 0,
 ) -> Solution:
     """Allocate blocks to clients.
 
     Args:
-        solver: the name of one of :data:`SOLVERS`, or any :class:`Solver`.
-        seed: decides what a solver draws at random; most draw nothing.
-        objective: what to minimise and bound, ``"lambda"`` or ``"v"``. Default: the solver's own. V is what
-            ``balanced`` minimises at any total, so ``exact`` returns that, proven; ``two-level`` and
-            ``lexicographic`` know Lambda only.
+        solver: the name of one of :data:`SOLVERS`, or a solver.
+        objective: what to minimise and bound, ``"lambda"`` or ``"v"``.
         time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
-        trace: collects the steps of the lexicographic solver's greedy update.
+        seed: decides what a solver draws at random; most draw nothing.
 
     Raises:
         InvalidInputError: an unknown solver or option, or a solver that cannot honour the request.
         RunError: the solver failed, or its matrix does not meet the request.
     """
-    part = as_solver(solver, objective)
-    objective = objective or part.objectives[0]
+    part = find_solver(solver, objective)
     if not (time_limit > 0 and math.isfinite(time_limit)):
         raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
-    if trace is not None and not part.traces:
-        able = " or ".join(name for name, other in SOLVERS.items() if other.traces)
-        raise InvalidInputError(f"only the {able} solver has steps to trace, not {part.name}")
-    if problem.total is not None and not part.honours_total:
-        able = _listed([name for name, other in SOLVERS.items() if other.honours_total])
-        raise InvalidInputError(
-            f"the {part.name} solver cannot honour a total (budgets decide it); leave it out, or use {able}"
-        )
     started = time.perf_counter()
     try:
-        answer = part.run(problem, SolverOptions(objective, time_limit, seed, trace))
+        answer = part.run(problem, Options(objective, time_limit, seed))
     except ZorbaError:
         raise
     except Exception as error:  # whatever somebody else's solver does
         raise RunError(f"the {part.name} solver failed: {type(error).__name__}: {error}") from error
-    answer = answer if isinstance(answer, Answer) else Answer(answer)
+    if not isinstance(answer, Answer):
+        answer = Answer(answer)
     allocation = answer.allocation
     _check_answer(part, problem, allocation)
-    value = objective_of(allocation, objective)
-    lower_bound = water_filled_bound(problem) if objective == "lambda" else v_bound(problem)
-    if part.proves:
-        lower_bound = max(lower_bound, answer.lower_bound)
-    reached = value <= lower_bound * (1 + _SAME)
-    status = answer.status if answer.status is not Status.OPTIMAL else Status.FEASIBLE
+    value = allocation.bias_lambda if objective == "lambda" else allocation.mean_inverse_popularity
+    lower_bound = max(answer.lower_bound, water_filled_bound(problem) if objective == "lambda" else v_bound(problem))
+    if value <= lower_bound * (1 + _SAME):
+        status = Status.OPTIMAL
+    else:
+        status = Status.FEASIBLE if answer.status is Status.OPTIMAL else answer.status
     return Solution(
         allocation=allocation,
-        solver=part.name,
-        status=Status.OPTIMAL if reached else status,
-        objective=objective,
+        value=value,
         lower_bound=min(lower_bound, value),
+        status=status,
+        objective=objective,
+        solver=part.name,
         gamma_star=gamma_star(problem.usable_N, problem.num_blocks),
         seconds=time.perf_counter() - started,
         problem=problem,
     )
 
 
-def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object) -> None:
+def find_solver(solver: str | Solver, objective: str = "lambda") -> Solver:
+    """The registered solver of this name, or the one that was given.
+
+    Raises:
+        InvalidInputError: no such solver or objective.
+    """
+    if objective not in ("lambda", "v"):
+        raise InvalidInputError(f"unknown objective {objective!r}; choose lambda or v")
+    return SOLVERS.get_part(solver) if isinstance(solver, str) else solver
+
+
+def _check_answer(part: Solver, problem: Problem, allocation: object) -> None:
     """Refuse what no client could run, and what was not asked for, whoever wrote the solver.
 
     Raises:
         RunError: naming the solver and what its matrix breaks.
     """
     wrong = None
-    if not isinstance(allocation, AllocationMetrics):
+    if not isinstance(allocation, Allocation):
         wrong = f"{type(allocation).__name__} is not an Allocation"
     elif (allocation.num_blocks, allocation.num_clients) != (M := problem.num_blocks, N := problem.num_clients):
         wrong = f"{allocation.num_blocks} blocks for {allocation.num_clients} clients, not {M} for {N}"
@@ -146,8 +261,4 @@ def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object
     ):
         wrong = f"{allocation.total_blocks} activated blocks, the total is {problem.total}"
     if wrong:
-        raise RunError(f"the {solver.name} solver's answer does not meet the request: {wrong}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "another solver"
+        raise RunError(f"the {part.name} solver's answer does not meet the request: {wrong}")

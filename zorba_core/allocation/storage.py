@@ -17,20 +17,17 @@ from typing import Any
 import numpy as np
 
 from zorba_core import files
-from zorba_core.allocation.feasibility import MAX_BLOCKS, MAX_CELLS
-from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.allocation.problem import Allocation
+from zorba_core.allocation.measures import Allocation
+from zorba_core.allocation.problem import MAX_BLOCKS, MAX_CELLS
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 
 FORMATS = ("npz", "json", "csv")
 MAX_FILE_BYTES = 256_000_000
-_HEADER = ("client", "num_blocks", "blocks")
-_JSON_FIELDS = ("num_blocks", "blocks_per_client")
+_COLUMNS = ("client", "num_blocks", "blocks")
 _ANOTHER_COPY = "restore the file from a copy, or write it again"
-_MOST_SHOWN = 80  # characters of what a file holds
 
 
-def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> bytes:
+def allocation_to_bytes(allocation: Allocation, file_format: str) -> bytes:
     """The content of a file that :func:`allocation_from_file` reads back.
 
     Raises:
@@ -46,14 +43,19 @@ def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> byte
     if file_format == "csv":
         text = io.StringIO()
         rows = [(n, allocation.num_blocks, " ".join(map(str, of))) for n, of in enumerate(allocation.blocks_per_client)]
-        csv.writer(text, lineterminator="\n").writerows([_HEADER, *rows])
+        csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *rows])
         return text.getvalue().encode()
     raise InvalidInputError(f"unknown allocation format {file_format!r}; use a name that ends in {', '.join(FORMATS)}")
 
 
-def write_allocation(path: str | os.PathLike[str], allocation: AllocationMetrics) -> None:
+def write_allocation(path: str | os.PathLike[str], allocation: Allocation) -> None:
     """Write atomically, in the format that the name's ending asks for."""
     files.write_bytes(path, allocation_to_bytes(allocation, Path(path).suffix.lstrip(".").lower()))
+
+
+def allocation_sha256(allocation: Allocation) -> str:
+    """A fingerprint of who activates which blocks."""
+    return files.fingerprint(allocation.blocks_per_client)
 
 
 def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
@@ -94,7 +96,6 @@ def _read_npz(path: Path) -> Allocation:
         raise InvalidInputError(
             f"A_MN is an array of {A_MN.dtype} with {A_MN.ndim} axes; want (blocks, clients) of 0 and 1"
         )
-    _check_size(*A_MN.shape)
     return Allocation(A_MN)
 
 
@@ -103,39 +104,43 @@ def _read_json(path: Path) -> Allocation:
         content = json.loads(_text(path))
     except ValueError:  # also a number of too many digits
         raise InvalidInputError(f"not JSON; {_ANOTHER_COPY}") from None
-    if not isinstance(content, dict):
-        raise InvalidInputError(f"a JSON {type(content).__name__}; want an object with {' and '.join(_JSON_FIELDS)}")
-    for name in _JSON_FIELDS:
-        if name not in content:
-            raise InvalidInputError(f"no field {name}; want {' and '.join(_JSON_FIELDS)}")
-    return _from_ids(content["blocks_per_client"], content["num_blocks"])
+    try:
+        num_blocks, blocks_per_client = content["num_blocks"], content["blocks_per_client"]
+    except (KeyError, TypeError):
+        raise InvalidInputError("want an object with num_blocks and blocks_per_client") from None
+    if not isinstance(blocks_per_client, list) or not all(isinstance(blocks, list) for blocks in blocks_per_client):
+        raise InvalidInputError("blocks_per_client must be a list with a list of block ids for each client")
+    for client, blocks in enumerate(blocks_per_client):
+        if not all(_is_whole(block) for block in blocks):
+            raise InvalidInputError(f"client {client}: block ids must be whole numbers")
+    return _from_ids(blocks_per_client, num_blocks)
 
 
 def _read_csv(path: Path) -> Allocation:
+    """A row per client, in any order: the column ``client`` says whose row it is."""
     try:
         lines = list(csv.reader(io.StringIO(_text(path), newline=""), strict=True))
     except csv.Error:
         raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {_ANOTHER_COPY}") from None
-    lines = [line for line in lines if line]
-    if not lines:
-        raise InvalidInputError(f"no rows; want columns {','.join(_HEADER)}")
-    header, rows = [name.strip() for name in lines[0]], lines[1:]
-    for name in _HEADER[1:]:
-        if header.count(name) != 1:
-            shown = in_short(", ".join(header), _MOST_SHOWN)[1:-1]
-            raise InvalidInputError(f"columns are {shown}; want {','.join(_HEADER)}, separated by commas")
-    if not rows:
-        raise InvalidInputError("no rows; give each client one")
-    num_blocks, ids = [], []
+    header, *rows = [line for line in lines if line] or [[]]
+    header = [name.strip() for name in header]
+    if any(header.count(name) != 1 for name in _COLUMNS):
+        raise InvalidInputError(f"columns are {', '.join(header)[:80]}; want {','.join(_COLUMNS)}, separated by commas")
+    num_blocks, ids = set(), {}
     for number, row in enumerate(rows, start=1):
         if len(row) != len(header):
             raise InvalidInputError(f"row {number} has {len(row)} cells and the header {len(header)}")
         cells = dict(zip(header, row, strict=True))
-        num_blocks.append(_whole(cells["num_blocks"], f"row {number}: num_blocks"))
-        ids.append([_whole(block, f"row {number}: a block") for block in cells["blocks"].split()])
-    if len(set(num_blocks)) > 1:
-        raise InvalidInputError(f"num_blocks is not the same in all rows: {name_some(sorted(set(num_blocks)))}")
-    return _from_ids(ids, num_blocks[0])
+        num_blocks.add(_whole(cells["num_blocks"], f"row {number}: num_blocks"))
+        client = _whole(cells["client"], f"row {number}: client")
+        if client in ids:
+            raise InvalidInputError(f"row {number}: client {client} has a row already")
+        ids[client] = [_whole(block, f"row {number}: a block") for block in cells["blocks"].split()]
+    if sorted(ids) != list(range(len(ids))):
+        raise InvalidInputError(f"{len(ids)} rows must be of the clients 0 to {len(ids) - 1}, each once")
+    if len(num_blocks) != 1:
+        raise InvalidInputError(f"num_blocks must be one number in all rows: {name_some(sorted(num_blocks)) or 'none'}")
+    return _from_ids([ids[client] for client in range(len(ids))], num_blocks.pop())
 
 
 def _text(path: Path) -> str:
@@ -149,34 +154,19 @@ def _whole(text: str, what: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidInputError(f"{what} is {text[:_MOST_SHOWN]!r}; it must be a whole number") from None
-
-
-def _from_ids(blocks_per_client: Any, num_blocks: Any) -> Allocation:
-    if not isinstance(blocks_per_client, list) or not all(isinstance(blocks, list) for blocks in blocks_per_client):
-        raise InvalidInputError("blocks_per_client must be a list with a list of block ids for each client")
-    if not _is_whole(num_blocks):
-        raise InvalidInputError("num_blocks must be a whole number")
-    for client, blocks in enumerate(blocks_per_client):
-        if not all(_is_whole(block) for block in blocks):
-            raise InvalidInputError(f"client {client}: block ids must be whole numbers")
-    _check_size(num_blocks, len(blocks_per_client))
-    return Allocation.from_blocks(blocks_per_client, num_blocks)
+        raise InvalidInputError(f"{what} is {text[:80]!r}; it must be a whole number") from None
 
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_size(num_blocks: int, num_clients: int) -> None:
-    """Refuse a matrix that nobody can hold, before it is made."""
-    if not 1 <= num_blocks <= MAX_BLOCKS:
-        raise InvalidInputError(f"number of blocks is {in_short(num_blocks)}; it must be from 1 to {MAX_BLOCKS}")
-    if num_clients < 1:
+def _from_ids(blocks_per_client: list[list[int]], num_blocks: Any) -> Allocation:
+    """Refuse a matrix that nobody can hold before it is made."""
+    if not _is_whole(num_blocks) or not 1 <= num_blocks <= MAX_BLOCKS:
+        raise InvalidInputError(f"num_blocks is {in_short(num_blocks)}; it must be a whole number, 1 to {MAX_BLOCKS}")
+    if not blocks_per_client:
         raise InvalidInputError("no clients")
-    if num_blocks * num_clients > MAX_CELLS:
-        raise InvalidInputError(f"{num_blocks} blocks for {num_clients} clients; at most {MAX_CELLS} cells are read")
-
-
-def allocation_sha256(allocation: AllocationMetrics) -> str:
-    return files.fingerprint(allocation.blocks_per_client)
+    if num_blocks * len(blocks_per_client) > MAX_CELLS:
+        raise InvalidInputError(f"{num_blocks} blocks for {len(blocks_per_client)} clients are too many cells")
+    return Allocation.from_blocks(blocks_per_client, num_blocks)

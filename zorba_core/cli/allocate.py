@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 from pydantic import Field
 
-from zorba_core.allocation import MEASURES, SOLVERS, AllocationProblem, Solution, solve, write_allocation
+from zorba_core.allocation import MEASURES, SOLVERS, Problem, Solution, solve, write_allocation
 from zorba_core.allocation.problem import TotalMode
+from zorba_core.allocation.solve import Objective
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
@@ -28,8 +29,8 @@ class SolveOptions(Checked):
 
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
     """{choices}."""
-    objective: str | None = None
-    """lambda or v: what to minimise and bound. Default: the solver's own."""
+    objective: Objective = "lambda"
+    """lambda or v: what to minimise and bound."""
     time_limit: float = 10.0
     """Seconds for the exact solver; then the best found and its bound."""
 
@@ -58,7 +59,7 @@ def allocate(
     """Choose each client's blocks within its budget, and say how good the choice is."""
     check_save(save)
     request = fleet.request(workload)
-    problem = AllocationProblem(request.budget_N, request.num_blocks, **dict(limits))
+    problem = Problem(request.budget_N, request.num_blocks, **dict(limits))
     solution = solve(problem, seed=fleet.seed, **dict(how))
     if save is not None:
         write_allocation(save, solution.allocation)

@@ -14,8 +14,7 @@ from pydantic import Field
 from zorba_core.allocation import (
     SOLVERS,
     Allocation,
-    AllocationMetrics,
-    AllocationProblem,
+    Problem,
     allocation_from_file,
     solve,
 )
@@ -53,7 +52,7 @@ class AllocationChoice(Checked):
 
     def allocation_for(
         self, spec: ModelSpec, settings: Settings, named: Sequence[str] = ()
-    ) -> tuple[AllocationMetrics, dict[str, Any]]:
+    ) -> tuple[Allocation, dict[str, Any]]:
         """The matrix, and where it comes from, for the run's config.
 
         Args:
@@ -80,7 +79,7 @@ class AllocationChoice(Checked):
             read = _from_file(self.allocation, spec, self.clients)
             return read, {"file": self.allocation.name}
         budget_N, origin = self._client_budgets(spec, settings, named)
-        problem = AllocationProblem(budget_N, spec.num_blocks, self.total)
+        problem = Problem(budget_N, spec.num_blocks, self.total)
         solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed)
         return solution.allocation, {"solver": solution.solver, "total": self.total, **origin}
 

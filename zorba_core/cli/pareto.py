@@ -20,7 +20,7 @@ def pareto(
         FleetOptions, "model", "clients", "fleet", "seed", defaults={"model": DEFAULT_MODEL}
     ),
     workload: Workload = options_of(Workload),
-    how: SolveOptions = options_of(SolveOptions, "solver", "objective", defaults={"objective": "lambda"}),
+    how: SolveOptions = options_of(SolveOptions, "solver", "objective"),
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
     by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
     tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),

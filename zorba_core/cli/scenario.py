@@ -6,14 +6,14 @@ from pathlib import Path
 
 import typer
 
-from zorba_core.allocation import AllocationProblem, write_allocation
+from zorba_core.allocation import Problem, write_allocation
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
 from zorba_core.cli.allocate import SAVE_OPTION, Limits, check_save, solution_json, solution_lines
 from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import Workload
-from zorba_core.study.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
 
 
 def scenario(
@@ -35,7 +35,7 @@ def scenario(
     request = fleet.request(workload)
     exact_total, target = _aim(request, name, limits.total, vram_ratio, target_lambda)
     exactly = {**dict(limits), "total": exact_total, "total_mode": "eq"}
-    problem = AllocationProblem(request.budget_N, request.num_blocks, **exactly)
+    problem = Problem(request.budget_N, request.num_blocks, **exactly)
     solution = solve_scenario(problem, target, tolerance, seed=fleet.seed, time_limit=time_limit)
     if save is not None:
         write_allocation(save, solution.allocation)

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from zorba_core.allocation import Allocation, AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
@@ -59,7 +59,7 @@ class Rounds(Protocol):
     def rounds_done(self) -> int: ...
 
     @property
-    def allocation(self) -> AllocationMetrics:
+    def allocation(self) -> Allocation:
         """The run's; it changes where clients come and go. A round's own is in its result."""
 
     def next_round(self) -> RoundResult | None:
@@ -85,7 +85,7 @@ def plan_round(state: TrainState, num_clients: int, settings: Settings) -> Round
 def step(
     state: TrainState,
     network: Blocks,
-    allocation: AllocationMetrics,
+    allocation: Allocation,
     rows: FederatedRows,
     settings: Settings,
 ) -> tuple[TrainState, RoundResult]:
@@ -126,7 +126,7 @@ def repeat_round(
     state: TrainState,
     done: RoundEntry | RoundResult,
     network: Blocks,
-    allocation: AllocationMetrics,
+    allocation: Allocation,
     settings: Settings,
 ) -> TrainState:
     """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
@@ -155,7 +155,7 @@ class LocalRounds:
     def __init__(
         self,
         network: Blocks,
-        allocation: AllocationMetrics,
+        allocation: Allocation,
         rows: FederatedRows,
         settings: Settings,
         state: TrainState | None = None,
@@ -175,7 +175,7 @@ class LocalRounds:
 
 def run(
     network: Blocks,
-    allocation: AllocationMetrics,
+    allocation: Allocation,
     rows: FederatedRows,
     settings: Settings,
     callbacks: Sequence[Callback] = (),
@@ -268,7 +268,7 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
     )
 
 
-def check_fit(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> None:
+def check_fit(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
     num_blocks, num_clients = allocation.A_MN.shape
     if num_blocks != network.num_blocks:
         raise InvalidInputError(f"the allocation is for {num_blocks} blocks and the model has {network.num_blocks}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.errors import InfeasibleError
 
 Address = Hashable
@@ -116,7 +116,7 @@ def make_plan(
         A_MN[:, seats] = True
         return Plan(Allocation(A_MN), dict(zip(seats, budgets, strict=True)), reason)
     try:
-        problem = AllocationProblem(budgets, num_blocks)
+        problem = Problem(budgets, num_blocks)
         A_MN[:, seats] = solve(problem, solver).allocation.A_MN
     except InfeasibleError as error:
         if before is None:

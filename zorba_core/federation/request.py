@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.engine.estimators.registry import ESTIMATORS
@@ -61,7 +61,7 @@ def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any
     }
 
 
-def folder_config(config: RunConfig, settings: ServerSettings, allocation: AllocationMetrics) -> dict[str, Any]:
+def folder_config(config: RunConfig, settings: ServerSettings, allocation: Allocation) -> dict[str, Any]:
     """``config.json`` of a federated run: that of any run, and how the server runs its rounds."""
     return {
         **request_config(config, settings),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.engine.rounds import RoundResult
 from zorba_core.errors import RunError
 from zorba_core.federation.fleet import Address
@@ -82,7 +82,7 @@ class FederatedRounds:
         return self._server.rounds_done
 
     @property
-    def allocation(self) -> AllocationMetrics:
+    def allocation(self) -> Allocation:
         return self._server.plan.allocation
 
     def next_round(self) -> RoundResult | None:

@@ -13,9 +13,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from zorba_core.allocation import MEASURES, Front
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS
 from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
-from zorba_core.study.scenarios import PAPER_SCENARIOS
 
 VRAM_AXIS = "VRAM used / VRAM available, all clients together"
 LAMBDA_AXIS = MEASURES["lambda"].axis

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.memory import Workload, psi_block_bytes
 from zorba_core.planning.models import model_spec
@@ -24,7 +25,6 @@ from zorba_core.study.experiments.store import Results
 from zorba_core.study.ledger.front_rows import FLEETS_OF_FRONT, at_ratio
 from zorba_core.study.ledger.memory_rows import MEASURED, MIB, read_measured
 from zorba_core.study.ledger.verdicts import PROFILE, interval_text, paired
-from zorba_core.study.scenarios import PAPER_SCENARIOS
 
 _SCALE = 1.5  # pixels of the picture for one of the page
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
+from zorba_core.allocation import Allocation, allocation_from_file
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
 from zorba_core.files import fingerprint
@@ -259,7 +259,7 @@ def current_names(config: dict[str, Any]) -> dict[str, Any]:
     return {EARLIER_NAMES.get(name, name): value for name, value in config.items()}
 
 
-def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: AllocationMetrics) -> Header:
+def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: Allocation) -> Header:
     """The log's first record, for the folder's other files."""
     return Header(
         config_sha256=fingerprint(config),

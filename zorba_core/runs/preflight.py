@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.engine.aggregation import average_per_block, shared_step
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions, directions_of
@@ -120,7 +120,7 @@ class Preflight:
 
 
 @torch.no_grad()
-def preflight(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> Preflight:
+def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Preflight:
     """Measure a setting. The network's weights are left as they were, bit for bit."""
     clients = np.unique(np.linspace(0, allocation.num_clients - 1, _CLIENTS).round().astype(int))
     A_MN = allocation.A_MN[:, clients]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.loop import init, repeat_round
@@ -21,7 +21,7 @@ from zorba_core.runs.trajectory import Trajectory
 @torch.no_grad()
 def replay_rounds(
     network: Blocks,
-    allocation: AllocationMetrics,
+    allocation: Allocation,
     settings: Settings,
     rounds: Sequence[RoundEntry],
     evaluations: Sequence[EvaluationEntry] = (),

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.allocation import Allocation, AllocationMetrics, Solution
+from zorba_core.allocation import Allocation, Solution
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.describe import Said
 from zorba_core.data.divide import DIRICHLET, NATURAL, divide, division_of
@@ -58,7 +58,7 @@ DEFAULT_MODEL = "opt-mini"
 
 
 def fine_tune(
-    allocation: AllocationMetrics | Solution | None = None,
+    allocation: Allocation | Solution | None = None,
     *,
     num_clients: int | None = None,
     dataset: str | Task = DEFAULT_DATASET,
@@ -216,7 +216,7 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
     return counted_spec(source)
 
 
-def _check_clients(method: str, allocation: AllocationMetrics | None, num_clients: int | None) -> None:
+def _check_clients(method: str, allocation: Allocation | None, num_clients: int | None) -> None:
     if method_facts(method).allocates:
         if allocation is None:
             raise InvalidInputError(f"method {method} needs an allocation: who activates which blocks")

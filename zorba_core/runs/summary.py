@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import Outcome
@@ -58,7 +58,7 @@ class CountReports(Callback):
 
 def summarise(
     network: Blocks,
-    allocation: AllocationMetrics,
+    allocation: Allocation,
     settings: Settings,
     outcome: Outcome,
     reports: CountReports,

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, repeat_round, step
@@ -86,7 +86,7 @@ class Tuning:
 
 def tune(
     network: Blocks,
-    allocation: AllocationMetrics,
+    allocation: Allocation,
     rows: FederatedRows,
     settings: Settings,
     *,
@@ -157,7 +157,7 @@ def tune(
 class _Trial:
     """Runs of the same rounds at different rates, each as far as it was asked for."""
 
-    def __init__(self, network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> None:
+    def __init__(self, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
         self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
         self._base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
         self.initial = evaluate(network, rows.evaluation).loss
@@ -233,7 +233,7 @@ def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
     return FederatedRows(rows.train, held_N, rows.train.rows(np.sort(taken)))
 
 
-def _grid(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: Settings) -> list[float]:
+def _grid(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> list[float]:
     """Rates at which a round's step is a given share of the weights' length, by preflight's measure of one of them."""
     report = preflight(network, allocation, rows, settings)
     hopeless = [check for check in report.failed if check.name in ("perturbation", "scalars")]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zorba_core.allocation import AllocationMetrics, write_allocation
+from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
@@ -36,7 +36,7 @@ class RunWriter(Callback):
         name: str,
         config: dict[str, Any],
         environment: dict[str, Any],
-        allocation: AllocationMetrics,
+        allocation: Allocation,
     ) -> None:
         """A new folder, with everything in it that is known before the first round."""
         # Of rows of one's own the folder has columns, labels and scalars, which tell of the rows to who has the model.

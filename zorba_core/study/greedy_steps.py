@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.allocation import Allocation, Problem
 from zorba_core.allocation.measures import least_popularity, popularity
-from zorba_core.allocation.problem import Allocation, AllocationProblem
 from zorba_core.allocation.solvers.lexicographic import GreedyStep, greedy_update, initial_matrix
 from zorba_core.errors import InvalidInputError
 
@@ -77,7 +77,7 @@ class GreedyReplay:
         return np.flatnonzero(~before.A_MN[self.steps[step].block] & (before.room_N > 0))
 
 
-def replay_greedy(problem: AllocationProblem, seed: int | Sequence[int] = 0) -> GreedyReplay:
+def replay_greedy(problem: Problem, seed: int | Sequence[int] = 0) -> GreedyReplay:
     """Run the paper's solver on the problem's budgets and keep every step; the last state's matrix is the one that
     ``solve(problem, "lexicographic", seed=seed)`` returns. A total in the problem is not looked at."""
     initial_MN = initial_matrix(problem.usable_N, problem.num_blocks)

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation import SOLVERS, Allocation, AllocationProblem, Solution, solve
+from app.shared.scenario import WITHOUT_TOTAL
+from zorba_core.allocation import Allocation, Problem, Solution, solve
 from zorba_core.errors import InfeasibleError
 
 _SAME = 1e-9
@@ -95,10 +96,10 @@ def rival_solution(
     allocation's own numbers of blocks per client as budgets. None where no matrix has so few blocks."""
     held_N, M = allocation.blocks_held_N, allocation.num_blocks
     try:
-        if not SOLVERS.get_part(solver).honours_total:
-            problem = AllocationProblem(held_N, M)
+        if solver == WITHOUT_TOTAL:
+            problem = Problem(held_N, M)
         else:
-            problem = AllocationProblem(np.maximum(budget_N, held_N), M, total=allocation.total_blocks)
+            problem = Problem(np.maximum(budget_N, held_N), M, total=allocation.total_blocks)
     except InfeasibleError:
         return None
     return solve(problem, solver, seed=seed, objective="lambda", time_limit=time_limit)

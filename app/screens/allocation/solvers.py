@@ -16,7 +16,7 @@ from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
 from app.shared.escape import in_figure
 from app.shared.links import choose, linked, linked_switch
-from app.shared.scenario import Scenario
+from app.shared.scenario import PROVER, WITHOUT_TOTAL, Scenario
 from app.shared.study import Study
 from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Solution
 from zorba_core.plots import client_order
@@ -60,15 +60,15 @@ def show(study: Study, point: int) -> None:
     )
     asked = st.session_state.get("exact_for") == (study.scenario, point, yours.A_MN.tobytes())
     solutions: dict[str, Solution] = {}
-    for solver, part in SOLVERS.items():
-        if part.takes_time_limit and not asked:
+    for solver in SOLVERS:
+        if solver == PROVER and not asked:
             continue
         solution = rival(study.scenario, point, yours, solver)
         if solution is not None:
             solutions[solver] = solution
     if not asked:
         st.button(
-            f"Ask the {_names_of('takes_time_limit')} solver, too ({PROOF_SECONDS:.0f} s at most)",
+            f"Ask the {PROVER} solver, too ({PROOF_SECONDS:.0f} s at most)",
             on_click=lambda: st.session_state.update(exact_for=(study.scenario, point, yours.A_MN.tobytes())),
             icon=":material/verified:",
             key="ask_exact",
@@ -111,16 +111,8 @@ def _table(yours: Allocation, solutions: dict[str, Solution]) -> None:
     st.caption(
         f"No matrix within these budgets and {yours.total_blocks} blocks has Λ below {bound:.4g}."
         + (f" Proven optimal for Λ: {', '.join(proven)}." if proven else "")
-        + "".join(
-            f" {part.title} takes no total: it gets the numbers of blocks per client of this matrix."
-            for part in SOLVERS.values()
-            if not part.honours_total
-        )
+        + f" {SOLVERS[WITHOUT_TOTAL].title} takes no total: it gets the numbers of blocks per client of this matrix."
     )
-
-
-def _names_of(capability: str) -> str:
-    return " and ".join(name for name, part in SOLVERS.items() if getattr(part, capability))
 
 
 def _best(values: list[float], better: str) -> set[int]:

@@ -13,6 +13,7 @@ from app.screens.allocation.files import numbers
 from app.screens.allocation.solvers import rival
 from app.shared import components, selection
 from app.shared.components import as_pdf
+from app.shared.scenario import PROVER
 from app.shared.study import Study
 from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Measure
 from zorba_core.plots.theory import hidden_figure
@@ -66,7 +67,7 @@ def _allocations(study: Study, allocation: Allocation) -> dict[str, Allocation]:
     """This one, the solvers' at the same number of blocks, and all blocks on all clients."""
     point = selection.current_point(study)
     rows = {"this allocation": allocation}
-    for solver in (name for name, part in SOLVERS.items() if not part.takes_time_limit):
+    for solver in (name for name in SOLVERS if name != PROVER):
         solution = rival(study.scenario, point, allocation, solver)
         if solution is None:
             continue

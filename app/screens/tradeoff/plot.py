@@ -79,8 +79,8 @@ def controls(study: Study) -> Axes:
         help="*Lower bound*: no allocation of this fleet lies below it. *SC1 to SC3*: the paper's scenarios as "
         "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client, drawn where "
         "this fleet can. The other methods "
-        f"solve the same scenario ({'; '.join(f'{part.title.lower()}: {part.cost}' for part in SOLVERS.values())}); "
-        "a click on one of their points goes over to that method.",
+        "solve the same scenario (exact takes 0.1 s a point at N=50, the paper's method 10 ms); a click on one "
+        "of their points goes over to that method.",
     )
     return Axes(log and MEASURES[measure].log, tuple(shown))
 

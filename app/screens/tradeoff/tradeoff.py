@@ -14,7 +14,7 @@ from app.shared.folders import experiments_folder
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain
 from app.shared.study import Study
-from zorba_core.allocation import AllocationMetrics, Solution
+from zorba_core.allocation import Allocation, Solution
 from zorba_core.errors import MissingDataError
 from zorba_core.study.expected_loss import runs_by_v
 
@@ -128,7 +128,7 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
     ]
 
 
-def _loss(allocation: AllocationMetrics) -> list[Number]:
+def _loss(allocation: Allocation) -> list[Number]:
     """The expected loss against full activation, where stored runs tell it."""
     try:
         loss = runs_by_v(experiments_folder()).at(allocation.mean_inverse_popularity)

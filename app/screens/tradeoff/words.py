@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.shared import lambda_verdict
 from app.shared.links import linked_number, several
+from app.shared.scenario import PROVER
 from app.shared.tradeoff import MEASURES, View, value_of
 from zorba_core.allocation import SOLVERS, Solution
 
@@ -91,7 +92,6 @@ def _method(view: View) -> None:
             f":material/verified: {proven} of {len(view.order_F)} points of this front are proven: no matrix within "
             "their limits has a smaller Λ."
         )
-    provers = {name: part.title for name, part in SOLVERS.items() if part.proves}
-    if not proven and not provers.keys() & set(several("show", list(SOLVERS), ())):
-        titles = " or ".join(provers.values())
-        st.caption(f"Could another method do better? Add **{titles}** under *Also show* to see the proven optimum.")
+    if not proven and PROVER not in several("show", list(SOLVERS), ()):
+        title = SOLVERS[PROVER].title
+        st.caption(f"Could another method do better? Add **{title}** under *Also show* to see the proven optimum.")

@@ -22,7 +22,7 @@ from typing import Any
 
 from app.screens.train.jobs import ALLOCATION, JOB, JOBS, LOG, Job, job_folder, list_jobs, named_run, read_job
 from app.screens.train.process_identity import is_alive, start_stamp
-from zorba_core.allocation import AllocationMetrics, write_allocation
+from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.cli.options import option_words
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import write_json, write_text
@@ -30,7 +30,7 @@ from zorba_core.runs.threads import usable_cores
 
 
 def start_training(
-    runs_folder: Path, allocation: AllocationMetrics | None, options: dict[str, Any], *, title: str
+    runs_folder: Path, allocation: Allocation | None, options: dict[str, Any], *, title: str
 ) -> Job:
     """Start ``zorba train``.
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation import coupled_noise, direction_coupling
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments import EXPERIMENTS
 from zorba_core.study.experiments.cases import scenario_recipes
@@ -13,7 +14,6 @@ from zorba_core.study.experiments.lambda_law import recipes_20, recipes_50
 from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
 from zorba_core.study.experiments.recipes import Recipe, dealt
 from zorba_core.study.experiments.store import read_tables
-from zorba_core.study.scenarios import PAPER_SCENARIOS
 
 
 def test_the_lambda_experiment_has_at_least_forty_allocations_and_each_is_complete():

@@ -12,23 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation.bounds import v_bounds
-from zorba_core.allocation.problem import AllocationProblem
-from zorba_core.allocation.solver import RowMetrics, Solver
-from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup, high_blocks_held
+from zorba_core.allocation.problem import Problem
+from zorba_core.allocation.solve import Options, RowMetrics, solver
+from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup, high_blocks_held
 
 # Vectors are taken in slices of about this many numbers so that temporaries stay in the processor's cache.
 _SLICE_NUMBERS = 1 << 17
-
-
-def solve_balanced(problem: AllocationProblem) -> WrappedAllocation:
-    """Wrap water-filled budgets around the blocks.
-
-    Under a total T it minimises V = (1/M) sum 1/c_m: 1/c is convex, so among popularities with sum T the minimum is at
-    values that differ by at most one, and wrapping around k_n <= M blocks per client attains exactly those. A larger
-    total lowers V, so "at most T" uses min(T, sum of budgets).
-    """
-    held_N = water_filled_budgets(problem.usable_N, problem.most_blocks)
-    return WrappedAllocation((WrappedGroup(0, problem.num_blocks, held_N),))
 
 
 def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.int64]:
@@ -49,7 +38,7 @@ def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.
 
 
 def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetrics:
-    """What :func:`solve_balanced` gives for every row of ``budget_EN``, without building a matrix. O(E N).
+    """What :data:`balanced` gives for every row of ``budget_EN``, without building a matrix. O(E N).
 
     With q, r = divmod(sum of budgets, M), a client has least popularity q + 1 iff its run stays inside the first r
     blocks (start + budget <= r), else q.
@@ -83,13 +72,18 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
     )
 
 
-BALANCED = Solver(
+@solver(
     "balanced",
-    "Balanced",
-    "deals the blocks out in turn: every budget is used, and popularities differ by at most one (the default because "
-    "it is fast and all clients count; no run here shows that it trains better)",
-    lambda problem, options: solve_balanced(problem),
-    cost="O(N)",
-    objectives=("lambda", "v"),
+    help="deals the blocks out in turn: every budget is used, and popularities differ by at most one (the default "
+    "because it is fast and all clients count; no run here shows that it trains better)",
     rows=balanced_metrics,
 )
+def balanced(problem: Problem, options: Options) -> WrappedAllocation:
+    """Wrap water-filled budgets around the blocks. O(N).
+
+    Under a total T it minimises V = (1/M) sum 1/c_m: 1/c is convex, so among popularities with sum T the minimum is at
+    values that differ by at most one, and wrapping around k_n <= M blocks per client attains exactly those. A larger
+    total lowers V, so "at most T" uses min(T, sum of budgets).
+    """
+    held_N = water_filled_budgets(problem.usable_N, problem.most_blocks)
+    return WrappedAllocation((WrappedGroup(0, problem.num_blocks, held_N),))

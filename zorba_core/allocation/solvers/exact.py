@@ -23,14 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation.bounds import water_filled_bound
-from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.allocation.problem import Allocation, AllocationProblem, Status
-from zorba_core.allocation.solver import Answer, Solver, SolverOptions
+from zorba_core.allocation.measures import Allocation
+from zorba_core.allocation.problem import Problem
+from zorba_core.allocation.solve import Answer, Options, Status, solver
 from zorba_core.allocation.solvers import priced_bound
-from zorba_core.allocation.solvers.balanced import solve_balanced
+from zorba_core.allocation.solvers.balanced import balanced
 from zorba_core.allocation.solvers.dual_programme import DualTable, OutOfTime, Path, PermissionInstance, check_deadline
-from zorba_core.allocation.solvers.permissions import matrix_from_path
-from zorba_core.allocation.solvers.two_level import by_falling_budget, solve_two_level
+from zorba_core.allocation.solvers.two_level import by_falling_budget, closest_two_level
 
 # Values of Lambda this close (relative) are one value: sums of at most M rounded terms.
 _SAME = 1e-9
@@ -43,19 +42,22 @@ _MAX_PRICES = 8
 _SHARE_OF_LIMIT = 0.95
 
 
-def solve_exact(problem: AllocationProblem, time_limit: float = 10.0) -> Answer:
-    """Minimise Lambda within ``time_limit`` seconds. The bound is valid in every case; the status is OPTIMAL only when
-    it meets the value.
+@solver("exact", help="proves the smallest Λ, for few points")
+def exact(problem: Problem, options: Options) -> Allocation | Answer:
+    """Minimise Lambda within the time limit; V is what ``balanced`` minimises already.
+
+    The bound is valid in every case. 0.1 s at N=50, M=12. Fleets of N=50 are proven for M=12, 24 and 48; above some
+    N=150 the answer is two-level (or a matrix met on the way) with a bound that is typically within 1 % of it.
 
     Own programme and search, in NumPy, rather than a model for a kept solver. HiGHS on a MILP of the definition,
     measured (``against_highs`` in artifacts/benchmarks/allocation.json): N=12, M=6 takes it 11 s of processor time and
     2 ms here; at N=50, M=12 it had no bound above 0 when stopped after a minute, and this takes 20 ms.
-    Fleets of N=50 are proven for M=12, 24 and 48; above some N=150 the answer is two-level (or a matrix met on the
-    way) with a bound that is typically within 1 % of it, and nothing is claimed.
     """
-    deadline = time.perf_counter() + _SHARE_OF_LIMIT * time_limit
+    if options.objective == "v":
+        return balanced(problem, options)
+    deadline = time.perf_counter() + _SHARE_OF_LIMIT * options.time_limit
     order_N = by_falling_budget(problem)
-    start = solve_two_level(problem)
+    start = closest_two_level(problem)
     instance = PermissionInstance(
         problem.usable_N[order_N],
         problem.num_blocks,
@@ -74,11 +76,11 @@ def solve_exact(problem: AllocationProblem, time_limit: float = 10.0) -> Answer:
                 search.raise_priced_bound()
         except OutOfTime:
             out_of_time = True
-    allocation: AllocationMetrics = start
+    allocation: Allocation = start
     if search.path is not None:
         allocation = Allocation(matrix_from_path(problem, order_N, search.path))
-    status = Status.OPTIMAL if search.closed else Status.TIME_LIMIT if out_of_time else Status.FEASIBLE
-    return Answer(allocation, min(search.bound, allocation.bias_lambda), status, search.nodes)
+    status = Status.TIME_LIMIT if out_of_time else Status.FEASIBLE
+    return Answer(allocation, min(search.bound, allocation.bias_lambda), status)
 
 
 @dataclass(order=True)
@@ -102,7 +104,6 @@ class _Search:
         self.value, self.bound = value, bound
         self.path: Path | None = None
         self.tables: list[DualTable] = []
-        self.nodes = 0
         self._tables_kept = min(3, max(2, _STATES_KEPT // max(1, instance.num_states)))
         self._serial = itertools.count()
         self._budgets_left = np.arange(instance.num_blocks + 1)
@@ -169,7 +170,6 @@ class _Search:
 
     def _children(self, node: _Node) -> list[_Node]:
         """Nodes with one block more that could still beat the best value; leaves are taken as answers here."""
-        self.nodes += 1
         instance, b, n = self.instance, node.placed, node.admitted
         M, N = instance.num_blocks, instance.num_clients
         waste_now = self._waste(node.histogram, b)
@@ -244,20 +244,46 @@ class _Search:
         return int(histogram @ np.maximum(0, self._budgets_left - (self.instance.num_blocks - placed)))
 
 
-def _minimise(problem: AllocationProblem, options: SolverOptions) -> AllocationMetrics | Answer:
-    if options.objective == "v":
-        return solve_balanced(problem)  # meets the bound on V
-    return solve_exact(problem, options.time_limit)
+def matrix_from_path(problem: Problem, order_N: NDArray[np.int64], path: Path) -> NDArray[np.bool_]:
+    """A matrix whose block of popularity p is held by p of its n permitted clients, every client holding one block.
+
+    ``order_N`` lists clients by falling budget; ``path`` is least popular first, and so are the blocks.
+
+    Raises:
+        RuntimeError: no such matrix, which the conditions checked before rule out.
+    """
+    M, N = problem.num_blocks, problem.num_clients
+    popularity_M = np.array([p for p, _ in path])
+    permitted_M = np.array([n for _, n in path])
+    block, rank = np.nonzero(np.arange(N)[None, :] < permitted_M[:, None])
+    client = order_N[rank]
+    # Nodes: source, clients, blocks, sink, then the pair that carries the lower bound of one block for each client.
+    source, sink, extra_source, extra_sink = 0, 1 + N + M, 2 + N + M, 3 + N + M
+    clients, blocks = 1 + np.arange(N), 1 + N + np.arange(M)
+    total = int(popularity_M.sum())
+    arcs = np.concatenate(
+        [
+            _arcs(source, clients, problem.usable_N - 1),
+            _arcs(extra_source, clients, np.ones(N, int)),
+            _arcs([source], [extra_sink], [N]),
+            _arcs(1 + client, 1 + N + block, np.ones(len(client), int)),
+            _arcs(blocks, extra_sink, popularity_M),  # popularities are met exactly: a lower bound as well
+            _arcs([extra_source], [sink], [total]),
+            _arcs([sink], [source], [total]),
+        ],
+        axis=1,
+    )
+    from scipy import sparse  # takes long to load, and other solvers do without
+    from scipy.sparse.csgraph import maximum_flow
+
+    graph = sparse.csr_array((arcs[2].astype(np.int32), (arcs[0], arcs[1])), shape=(4 + N + M, 4 + N + M))
+    result = maximum_flow(graph, extra_source, extra_sink)
+    if result.flow_value != N + total:
+        raise RuntimeError(f"no matrix has popularities and permissions {path}")
+    A_MN = np.zeros((M, N), bool)
+    A_MN[block, client] = np.asarray(result.flow[1 + client, 1 + N + block]).ravel() > 0
+    return A_MN
 
 
-EXACT = Solver(
-    "exact",
-    "Exact",
-    "proves the smallest Λ, for few points",
-    _minimise,
-    cost="0.1 s at N=50, M=12, up to the time limit beyond",
-    objectives=("lambda", "v"),
-    proves=True,
-    takes_time_limit=True,
-    most_points=16,
-)
+def _arcs(tail: object, head: object, capacity: object) -> NDArray[np.int64]:
+    return np.stack(np.broadcast_arrays(np.asarray(tail), np.asarray(head), np.asarray(capacity))).astype(np.int64)

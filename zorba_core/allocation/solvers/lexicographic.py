@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.measures import least_popularity, popularity
-from zorba_core.allocation.problem import Allocation, AllocationProblem
-from zorba_core.allocation.solver import Solver
+from zorba_core.allocation.bounds import gamma_star
+from zorba_core.allocation.measures import Allocation, least_popularity, popularity
+from zorba_core.allocation.problem import Problem
+from zorba_core.allocation.solve import Options, solver
+from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -52,20 +54,6 @@ class GammaCertificate:
     demand: int
 
 
-def gamma_star(budget_N: NDArray[np.int64], num_blocks: int) -> int:
-    """Theorem 4 in closed form: floor(sum_n min(budget_n, M) / M). O(N).
-
-    sum_n min(budget_n, b) / b never rises with b, so the minimum over subsets B is at B = all blocks.
-    """
-    return int(np.minimum(budget_N, num_blocks).sum()) // num_blocks
-
-
-def gamma_star_by_subsets(budget_N: NDArray[np.int64], num_blocks: int) -> int:
-    """Theorem 4 as printed, min over subset sizes b of floor(sum_n min(budget_n, b) / b). O(M N)."""
-    sizes = range(1, num_blocks + 1)
-    return min(int(np.minimum(budget_N, size).sum()) // size for size in sizes)
-
-
 def gamma_certificate(budget_N: NDArray[np.int64], num_blocks: int) -> GammaCertificate:
     """The minimum cut of the flow network that asks every block for gamma* + 1 clients, by Dinic."""
     import networkx as nx  # takes long to load, and other solvers do without
@@ -81,23 +69,6 @@ def gamma_certificate(budget_N: NDArray[np.int64], num_blocks: int) -> GammaCert
         capacity=int(capacity) - (gamma + 1) * sum(("block", m) in reached for m in range(num_blocks)),
         demand=(gamma + 1) * sum(("block", m) not in reached for m in range(num_blocks)),
     )
-
-
-def solve_lexicographic(
-    problem: AllocationProblem, rng: np.random.Generator, trace: list[GreedyStep] | None = None
-) -> Allocation:
-    """Algorithm 2's inner step for one budget vector, which has no place for a total. Steps of the greedy update are
-    appended to ``trace``.
-
-    Popularities of the result are gamma* or gamma* + 1. The clients that Algorithm 1 "randomly selects" come from
-    ``rng``. Cost: 9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
-    """
-    A_MN = initial_matrix(problem.usable_N, problem.num_blocks)
-    for step in greedy_update(A_MN, problem.usable_N, rng):
-        A_MN[step.block, step.client] = True
-        if trace is not None:
-            trace.append(step)
-    return Allocation(A_MN)
 
 
 def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.bool_]:
@@ -161,13 +132,24 @@ def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.Di
     return graph
 
 
-LEXICOGRAPHIC = Solver(
-    "lexicographic",
-    "The paper's method",
-    "Dinic's flow and the greedy update of Algorithm 1",
-    lambda problem, options: solve_lexicographic(problem, options.rng, options.trace),
-    cost="a flow of M N arcs, 10 s for 1000 reductions at N=50",
-    honours_total=False,
-    random=True,
-    traces=True,
-)
+@solver("lexicographic", title="The paper's method", help="Dinic's flow and the greedy update of Algorithm 1")
+def lexicographic(problem: Problem, options: Options) -> Allocation:
+    """The inner step of Algorithm 2 for one budget vector: Dinic's flow, then Algorithm 1.
+
+    Popularities of the result are gamma* or gamma* + 1. The clients that Algorithm 1 "randomly selects" come from the
+    options' seed. 9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
+
+    Raises:
+        InvalidInputError: a total, which the method has no place for, or an objective other than Lambda.
+    """
+    if problem.total is not None:
+        raise InvalidInputError(
+            "the lexicographic solver cannot honour a total (budgets decide it); leave it out, or use balanced, "
+            "two-level or exact"
+        )
+    if options.objective != "lambda":
+        raise InvalidInputError("the lexicographic solver works on Lambda only; for V use balanced or exact")
+    A_MN = initial_matrix(problem.usable_N, problem.num_blocks)
+    for step in greedy_update(A_MN, problem.usable_N, options.rng):
+        A_MN[step.block, step.client] = True
+    return Allocation(A_MN)

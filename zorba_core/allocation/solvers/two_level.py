@@ -21,10 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.problem import AllocationProblem
-from zorba_core.allocation.solver import Solver
-from zorba_core.allocation.solvers.balanced import solve_balanced, water_filled_budgets
-from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.problem import Problem
+from zorba_core.allocation.solve import Options, solver
+from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets
+from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.errors import InvalidInputError
 
 # Up to this many values of n2 and of v2 are tried at once; beyond, a grid is refined around the best points.
 _GRID = 64
@@ -42,29 +43,29 @@ class TwoLevel:
     bias_lambda: float
 
 
-def solve_two_level(problem: AllocationProblem, target: float = 0.0) -> WrappedAllocation:
+def closest_two_level(problem: Problem, target: float = 0.0) -> WrappedAllocation:
     """The best of the two-level choices and the balanced allocation: of least Lambda, or closest to a ``target``.
 
     Equals the optimum on most totals of realistic fleets; never better than ``exact``. Every (g, n2, v2) is tried when
     N <= 64; above, a grid over n2 and v2 is refined down to single steps around its best points.
     1 ms at N=50, milliseconds at N=1000, a sort and some passes at N = 10^6.
     """
-    balanced = solve_balanced(problem)
+    even = balanced(problem)
     order_N = by_falling_budget(problem)
     choice = best_two_level(problem, problem.usable_N[order_N], target)
     if choice is None:
-        return balanced
-    two_level = _carry_out(problem, order_N, choice)
-    return min((balanced, two_level), key=lambda allocation: abs(allocation.bias_lambda - target))
+        return even
+    carried_out = _carry_out(problem, order_N, choice)
+    return min((even, carried_out), key=lambda allocation: abs(allocation.bias_lambda - target))
 
 
-def by_falling_budget(problem: AllocationProblem) -> NDArray[np.int64]:
+def by_falling_budget(problem: Problem) -> NDArray[np.int64]:
     """Clients from the largest usable budget to the smallest, equal ones in the order given."""
     negative = -problem.usable_N
     return np.argsort(negative.astype(np.int16) if problem.num_blocks < 2**15 else negative, kind="stable")  # radix
 
 
-def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64], target: float = 0.0) -> TwoLevel | None:
+def best_two_level(problem: Problem, budget_N: NDArray[np.int64], target: float = 0.0) -> TwoLevel | None:
     """The choice whose closed-form Lambda is closest to ``target``, None when none can be carried out. ``budget_N`` is
     sorted falling."""
 
@@ -100,7 +101,7 @@ def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64], targ
 class _ClosedForm:
     """Lambda of (g, n2, v2), broadcast, from prefix sums of the sorted budgets."""
 
-    def __init__(self, problem: AllocationProblem, budget_N: NDArray[np.int64]) -> None:
+    def __init__(self, problem: Problem, budget_N: NDArray[np.int64]) -> None:
         self.M, self.N = problem.num_blocks, problem.num_clients
         self.total, self.exactly = problem.most_blocks, problem.total_mode == "eq"
         self.floor = problem.min_popularity
@@ -149,7 +150,7 @@ class _ClosedForm:
         return np.where(fits, value, np.inf), v1
 
 
-def _carry_out(problem: AllocationProblem, order_N: NDArray[np.int64], choice: TwoLevel) -> WrappedAllocation:
+def _carry_out(problem: Problem, order_N: NDArray[np.int64], choice: TwoLevel) -> WrappedAllocation:
     """Blocks held in each group, then wrapped around. Clients are taken in the order of falling budgets."""
     M, N, g, n2 = problem.num_blocks, problem.num_clients, choice.hub_blocks, choice.top_clients
     budget_N = problem.usable_N[order_N]
@@ -196,10 +197,17 @@ def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray
     return points[(points >= first) & (points <= last)]
 
 
-TWO_LEVEL = Solver(
+@solver(
     "two-level",
-    "Two-level",
-    "lowers Λ by letting a few large clients carry the scarce blocks, at a higher V",
-    lambda problem, options: solve_two_level(problem),
-    cost="1 ms at N=50, O(N) above",
+    title="Two-level",
+    help="lowers Λ by letting a few large clients carry the scarce blocks, at a higher V",
 )
+def two_level(problem: Problem, options: Options) -> WrappedAllocation:
+    """The better of the two-level choices and the balanced allocation.
+
+    Raises:
+        InvalidInputError: an objective other than Lambda.
+    """
+    if options.objective != "lambda":
+        raise InvalidInputError("the two-level solver works on Lambda only; for V use balanced or exact")
+    return closest_two_level(problem)

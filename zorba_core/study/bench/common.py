@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.engine import products
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Encoded
@@ -39,10 +39,10 @@ def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocatio
     """
     budget_N = stream("bench-budgets", settings.seed).integers(1, num_blocks + 1, settings.clients)
     total = min(settings.total, int(budget_N.sum()))
-    problem = AllocationProblem(budget_N, num_blocks, total=total)
-    roomy = AllocationProblem(np.full_like(budget_N, num_blocks), num_blocks, total=total)
+    problem = Problem(budget_N, num_blocks, total=total)
+    roomy = Problem(np.full_like(budget_N, num_blocks), num_blocks, total=total)
 
-    def solved(solver: str, problem: AllocationProblem = problem) -> Allocation:
+    def solved(solver: str, problem: Problem = problem) -> Allocation:
         return Allocation(solve(problem, solver).allocation.A_MN)
 
     return {

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from zorba_core.allocation.feasibility import MAX_CELLS
+from zorba_core.allocation.problem import MAX_CELLS
 from zorba_core.checked import Checked, OneOf
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.settings import PRECISIONS, Settings

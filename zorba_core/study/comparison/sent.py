@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.communication import run_communication
 from zorba_core.planning.methods import METHODS
@@ -21,7 +21,7 @@ _BYTES_A_NUMBER = 4  # of the weights or estimates that FedIT and FedZO send
 
 def bytes_sent(
     config: Mapping[str, Any],
-    allocation: AllocationMetrics,
+    allocation: Allocation,
     rounds_P: NDArray[np.float64],
     *,
     reports: int | None,

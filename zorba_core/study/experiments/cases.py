@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pandas as pd
 
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, total_at_ratio
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import model_spec
 from zorba_core.study.experiments.protocol import model_of, settings_of
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.specs import PROFILES, Experiment, RunSpec
-from zorba_core.study.scenarios import PAPER_SCENARIOS, total_at_ratio
 
 NAME = "cases"
 _NUM_CLIENTS = 50

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.allocation import Allocation, Problem, solve
+from zorba_core.allocation.scenarios import solve_scenario
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec
-from zorba_core.study.scenarios import solve_scenario
 
 KINDS = ("uniform", "popularity", "random", "solver", "scenario", "only")
 PLACEMENTS = ("spread", "pile")
@@ -82,7 +82,7 @@ def _build(recipe: Recipe) -> Allocation:
         return Allocation(_build(replace(recipe, shuffle=None)).A_MN[order_M])
     N, M = recipe.num_clients, recipe.num_blocks
     if recipe.kind == "uniform":
-        return Allocation(solve(AllocationProblem(np.full(N, recipe.blocks), M)).allocation.A_MN)
+        return Allocation(solve(Problem(np.full(N, recipe.blocks), M)).allocation.A_MN)
     if recipe.kind == "popularity":
         return dealt(recipe.popularity_M, N, recipe.placement)
     if recipe.kind == "random":
@@ -92,9 +92,9 @@ def _build(recipe: Recipe) -> Allocation:
     everything = recipe.kind == "scenario" and recipe.draw < 0
     budget_N = np.full(N, M) if everything else fleet_budgets(N, M, recipe.draw)
     if recipe.kind == "scenario":
-        problem = AllocationProblem(budget_N, M, recipe.total, "eq")
+        problem = Problem(budget_N, M, recipe.total, "eq")
         return Allocation(solve_scenario(problem, recipe.target_lambda, time_limit=_EXACT_SECONDS).allocation.A_MN)
-    problem = AllocationProblem(budget_N, M, recipe.total, max_blocks_per_client=recipe.cap)
+    problem = Problem(budget_N, M, recipe.total, max_blocks_per_client=recipe.cap)
     solution = solve(problem, recipe.solver, seed=recipe.draw, time_limit=_EXACT_SECONDS)
     return Allocation(solution.allocation.A_MN)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation import Problem, solve
 from zorba_core.allocation.measures import bias_lambda
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import BOUNDS_TRIVIAL
@@ -25,7 +25,7 @@ def _quadratic(seed: int = 0) -> tuple[Quadratic, np.ndarray]:
     """24 parameters in 4 blocks, 6 clients of whom each activates half of the blocks."""
     rng = np.random.default_rng(seed)
     problem = Quadratic(np.linspace(0.1, 1.0, 24), rng.normal(size=(6, 24)), noise=0.5)
-    A_MN = solve(AllocationProblem(np.full(6, 2), 4)).allocation.A_MN
+    A_MN = solve(Problem(np.full(6, 2), 4)).allocation.A_MN
     return problem, np.asarray(A_MN)
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation import AllocationProblem, Front, solve, sweep
+from zorba_core.allocation import Front, Problem, solve, sweep
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
 from zorba_core.planning.fleets import uniform_fleet
@@ -18,7 +19,6 @@ from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_byte
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import SCENARIOS
-from zorba_core.study.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
 
 N, _FLEETS = 50, 1000
 FLEETS_OF_FRONT = 5
@@ -86,8 +86,8 @@ def at_ratio(ratio: float, num_epsilons: int = 1000, fleets: int = FLEETS_OF_FRO
         capacity = uniform_fleet(model, workload, N, seed).capacity_N_bytes
         value, budgets = _best(seed, ratio, num_epsilons)
         total = total_at_most(ratio, capacity, model, workload)
-        own = AllocationProblem(budgets, model.num_blocks)
-        free = AllocationProblem(whole_block_budgets(capacity, model, workload), model.num_blocks, total)
+        own = Problem(budgets, model.num_blocks)
+        free = Problem(whole_block_budgets(capacity, model, workload), model.num_blocks, total)
         rows.append((value, solve(own, "exact").value, solve(free, "exact").value))
     return AtRatio(*(float(mean) for mean in np.mean(rows, axis=0)))
 
@@ -178,8 +178,8 @@ def _scenarios() -> list[Claim]:
             highest.append(high)
         total = total_at_ratio(scenario.vram_ratio, fleets[0].capacity_N_bytes, model, workload)
         budgets = whole_block_budgets(fleets[0].capacity_N_bytes, model, workload)
-        built = solve_scenario(AllocationProblem(budgets, M, total), scenario.bias_lambda)
-        balanced = solve(AllocationProblem(budgets, M, total)).value
+        built = solve_scenario(Problem(budgets, M, total), scenario.bias_lambda)
+        balanced = solve(Problem(budgets, M, total)).value
         holds = allowed >= _FLEETS / 20
         claims.append(
             Claim(
@@ -192,7 +192,7 @@ def _scenarios() -> list[Claim]:
                 unit=f"highest Lambda that the method can end with at this ratio, median of {_FLEETS} fleets",
                 verdict="reproduced" if holds else "contradicted",
                 how=f"zorba scenario --model opt-125m --clients 50 --name {name}",
-                evidence=("zorba_core.study.scenarios.solve_scenario", *_EVIDENCE),
+                evidence=("zorba_core.allocation.scenarios.solve_scenario", *_EVIDENCE),
                 note=f"{allowed} of {_FLEETS} fleets allow it, with figures rounded as printed. It can be constructed: "
                 f"{total} blocks, Lambda {built.value:.3f}; balanced at the same total has {balanced:.3f}",
                 counter_example=""

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from zorba_core.allocation import AllocationProblem, gamma_certificate, gamma_star, gamma_star_by_subsets, solve
+from zorba_core.allocation import Problem, gamma_certificate, gamma_star, gamma_star_by_subsets, solve
 from zorba_core.allocation.measures import bias_lambda, least_popularity, popularity
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
@@ -36,7 +36,7 @@ def rows() -> list[Claim]:
 
 def _theorem_3() -> Claim:
     budgets, M = np.array([3, 2, 1, 1, 1, 1]), 3
-    problem = AllocationProblem(budgets, M)
+    problem = Problem(budgets, M)
     best = solve(problem, "exact")
     lexicographic = min(
         bias_lambda(A_MN)
@@ -79,8 +79,8 @@ def _theorem_3_full_size() -> Claim:
     for seed in range(10):
         budgets = whole_block_budgets(uniform_fleet(model, workload, 50, seed).capacity_N_bytes, model, workload)
         budgets = np.maximum(budgets // 2, 1)  # half of the VRAM for activations: where allocation matters
-        problem = AllocationProblem(budgets, 12)
-        within = AllocationProblem(budgets, 12, min_popularity=gamma_star(budgets, 12))
+        problem = Problem(budgets, 12)
+        within = Problem(budgets, 12, min_popularity=gamma_star(budgets, 12))
         free, bound = solve(problem, "exact"), solve(within, "exact")
         if free.optimal and free.value < bound.lower_bound - 1e-9:
             lower += 1

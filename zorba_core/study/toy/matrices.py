@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.problem import Allocation
+from zorba_core.allocation import Allocation
 from zorba_core.errors import InvalidInputError
 
 MAX_CELLS = 16

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from zorba_core.allocation.problem import Allocation
+from zorba_core.allocation import Allocation
 from zorba_core.study.toy.matrices import MatrixClass, canonical_form, enumerate_classes
 
 Vector = tuple[int, ...]

@@ -7,12 +7,12 @@ import pytest
 
 from tests.allocation.allocation_oracles import enumerate_matrices
 from tests.allocation.test_exact import check_meets
-from zorba_core.allocation import AllocationProblem
+from zorba_core.allocation import Problem
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, _upper_bound, solve_scenario, total_at_ratio
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, psi_client_bytes, whole_block_budgets
 from zorba_core.planning.models import model_spec
-from zorba_core.study.scenarios import PAPER_SCENARIOS, _upper_bound, solve_scenario, total_at_ratio
 
 
 @pytest.mark.parametrize("name", PAPER_SCENARIOS)
@@ -23,7 +23,7 @@ def test_paper_scenarios_exist_for_any_fleet(name, model_name, seed):
     capacity = uniform_fleet(model, workload, 50, seed).capacity_N_bytes
     wanted = PAPER_SCENARIOS[name]
     total = total_at_ratio(wanted.vram_ratio, capacity, model, workload)
-    problem = AllocationProblem(whole_block_budgets(capacity, model, workload), model.num_blocks, total, "eq")
+    problem = Problem(whole_block_budgets(capacity, model, workload), model.num_blocks, total, "eq")
     solution = solve_scenario(problem, wanted.bias_lambda)
     check_meets(problem, solution.allocation)
     assert abs(solution.value - wanted.bias_lambda) <= 1e-3
@@ -33,13 +33,13 @@ def test_paper_scenarios_exist_for_any_fleet(name, model_name, seed):
 
 
 def test_same_seed_same_matrix():
-    problem = AllocationProblem(np.random.default_rng(0).integers(1, 12, 50), 12, 150, "eq")
+    problem = Problem(np.random.default_rng(0).integers(1, 12, 50), 12, 150, "eq")
     first, second = (solve_scenario(problem, 0.9, seed=4).allocation.A_MN for _ in range(2))
     assert (first == second).all()
 
 
 def test_below_the_proven_minimum_the_interval_is_named():
-    problem = AllocationProblem(np.random.default_rng(0).integers(1, 12, 50), 12, 150, "eq")
+    problem = Problem(np.random.default_rng(0).integers(1, 12, 50), 12, 150, "eq")
     with pytest.raises(InfeasibleError, match=r"ranges from 0\.\d+ \(proven\) to at most"):
         solve_scenario(problem, 0.05)
 
@@ -51,7 +51,7 @@ def test_no_matrix_exceeds_the_upper_end_of_the_interval(seed):
     total = int(rng.integers(5, budgets.sum() + 1))
     matrices = enumerate_matrices(budgets, 3)
     meeting = matrices.meeting(total, "eq")
-    assert matrices.lambda_K[meeting].max() <= _upper_bound(AllocationProblem(budgets, 3, total, "eq"))
+    assert matrices.lambda_K[meeting].max() <= _upper_bound(Problem(budgets, 3, total, "eq"))
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_no_matrix_exceeds_the_upper_end_of_the_interval(seed):
 def test_wrong_target_is_refused(arguments, message):
     request, *rest = arguments
     with pytest.raises(InvalidInputError, match=message):
-        solve_scenario(AllocationProblem([2, 2, 2], 2, **request), *rest)
+        solve_scenario(Problem([2, 2, 2], 2, **request), *rest)

@@ -17,15 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation.bounds import water_filled_bound
-from zorba_core.allocation.measures import bias_lambda
-from zorba_core.allocation.problem import Allocation, AllocationProblem, Solution, Status
-from zorba_core.allocation.solve import solve
+from zorba_core.allocation.bounds import gamma_star, water_filled_bound
+from zorba_core.allocation.measures import Allocation, bias_lambda
+from zorba_core.allocation.problem import Problem
+from zorba_core.allocation.solve import Solution, Status, solve
 from zorba_core.allocation.solvers.balanced import water_filled_budgets
-from zorba_core.allocation.solvers.exact import solve_exact
-from zorba_core.allocation.solvers.lexicographic import gamma_star
-from zorba_core.allocation.solvers.two_level import solve_two_level
-from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.solvers.two_level import closest_two_level
+from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import ModelSpec
@@ -59,7 +57,7 @@ def total_at_ratio(vram_ratio: float, capacity_N_bytes: ArrayLike, model: ModelS
 
 
 def solve_scenario(
-    problem: AllocationProblem,
+    problem: Problem,
     target_lambda: float,
     tolerance: float = 1e-3,
     *,
@@ -96,10 +94,11 @@ def solve_scenario(
         if abs(value - target_lambda) <= tolerance:
             return Solution(
                 allocation=Allocation(A_MN),
-                solver="scenario",
+                value=value,
+                lower_bound=min(lower, value),
                 status=Status.ON_TARGET,
                 objective="lambda",
-                lower_bound=min(lower, value),
+                solver="scenario",
                 gamma_star=gamma_star(problem.usable_N, problem.num_blocks),
                 seconds=time.perf_counter() - started,
                 problem=problem,
@@ -109,11 +108,11 @@ def solve_scenario(
     _refuse(problem, target_lambda, closest, time_limit / 2)
 
 
-def _starts(problem: AllocationProblem, target: float) -> list[NDArray[np.bool_]]:
+def _starts(problem: Problem, target: float) -> list[NDArray[np.bool_]]:
     """Starting matrices, the most promising first: starved blocks for a high target, else balanced or two-level."""
     balanced = solve(problem).allocation
     low = solve(problem, "two-level").allocation
-    starts = [balanced.A_MN, low.A_MN, solve_two_level(problem, target).A_MN]
+    starts = [balanced.A_MN, low.A_MN, closest_two_level(problem, target).A_MN]
     if target > balanced.bias_lambda:
         starts = [_starved_towards(problem, target, beyond) for beyond in (False, True)] + starts
     if target < low.bias_lambda:
@@ -121,7 +120,7 @@ def _starts(problem: AllocationProblem, target: float) -> list[NDArray[np.bool_]
     return sorted(starts, key=lambda A_MN: abs(bias_lambda(A_MN) - target))
 
 
-def _starved_towards(problem: AllocationProblem, target: float, beyond: bool) -> NDArray[np.bool_]:
+def _starved_towards(problem: Problem, target: float, beyond: bool) -> NDArray[np.bool_]:
     """Starve one block after another, each as much as brings Lambda closer to the target: v clients on a block of
     their own add about 1/v. ``beyond`` allows the last one to pass the target."""
     best_MN = solve(problem).allocation.A_MN
@@ -142,7 +141,7 @@ def _starved_towards(problem: AllocationProblem, target: float, beyond: bool) ->
     return best_MN
 
 
-def _with_starved(problem: AllocationProblem, popularities: list[int]) -> NDArray[np.bool_] | None:
+def _with_starved(problem: Problem, popularities: list[int]) -> NDArray[np.bool_] | None:
     """Blocks of the given popularities on clients of their own, largest budgets first, the rest wrapped around; None if
     the total cannot be reached that way."""
     M, N, count = problem.num_blocks, problem.num_clients, len(popularities)
@@ -165,7 +164,7 @@ def _with_starved(problem: AllocationProblem, popularities: list[int]) -> NDArra
 class _Walk:
     """Moves of single activated cells, each time the best of K random ones, accepted as in simulated annealing."""
 
-    problem: AllocationProblem
+    problem: Problem
     target: float
     tolerance: float
     heat: float
@@ -214,7 +213,7 @@ class _Walk:
         return source_K, m2 * N + n2, np.where(allowed, lambda_K, np.inf)
 
 
-def _upper_bound(problem: AllocationProblem) -> float:
+def _upper_bound(problem: Problem) -> float:
     """Lambda <= sum_m 1/c_m: at most c_m clients have block m as their least popular one.
 
     Whatever the matrix, the s least popular blocks together hold at least B_s = max(s c_min, T - sum_n min(budget_n,
@@ -228,16 +227,16 @@ def _upper_bound(problem: AllocationProblem) -> float:
     return min(most, float((1.0 / popularity_M).sum())) * (1 + 1e-12)
 
 
-def _refuse(problem: AllocationProblem, target: float, closest: float | None, time_limit: float) -> None:
+def _refuse(problem: Problem, target: float, closest: float | None, time_limit: float) -> None:
     """Raise with what can be reached.
 
     Raises:
         InfeasibleError: always.
     """
-    lowest = solve_exact(problem, max(time_limit, 0.1))
+    lowest = solve(problem, "exact", time_limit=max(time_limit, 0.1))
     upper, total = _upper_bound(problem), problem.total
-    proven = "proven" if lowest.status is Status.OPTIMAL else f"bound {lowest.lower_bound:.6g}"
-    interval = f"{lowest.allocation.bias_lambda:.6g} ({proven}) to at most {upper:.6g}"
+    proven = "proven" if lowest.optimal else f"bound {lowest.lower_bound:.6g}"
+    interval = f"{lowest.value:.6g} ({proven}) to at most {upper:.6g}"
     if closest is None or target < lowest.lower_bound:
         raise InfeasibleError(
             f"Lambda {target:g} is out of reach with exactly {total} blocks: within these budgets it ranges from "

@@ -13,9 +13,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.measures import Allocation
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,7 @@ def high_blocks_held(
 
 
 @dataclass(frozen=True, eq=False)
-class WrappedAllocation(AllocationMetrics):
+class WrappedAllocation(Allocation):
     """A matrix made of wrapped groups that together cover blocks 0..M-1, once each."""
 
     groups: tuple[WrappedGroup, ...]
@@ -108,28 +107,3 @@ class WrappedAllocation(AllocationMetrics):
         A_MN = np.concatenate(rows)
         A_MN.setflags(write=False)
         return A_MN
-
-    @property
-    def blocks_per_client(self) -> list[list[int]]:
-        """0-based block ids, rising, one list per client in the order given."""
-        columns = self.sparse_blocks()
-        return [ids.tolist() for ids in np.split(columns.indices, columns.indptr[1:-1])]
-
-    def sparse_blocks(self) -> sparse.csc_array:
-        """The matrix as (M, N) compressed columns: ``indices[indptr[n]:indptr[n+1]]`` are client n's block ids, rising.
-
-        Written from the starts, without the dense matrix: O(total blocks) time and memory.
-        """
-        held_N = self.blocks_held_N
-        indptr = np.concatenate(([0], np.cumsum(held_N)))
-        indices = np.empty(indptr[-1], np.int32)
-        offset_N = indptr[:-1].copy()
-        for group in self.groups:
-            # A run that wraps is [0, end - g) followed by [start, g): rising ids without a sort.
-            tail_N = np.maximum(group.start_N + group.held_N - group.num_blocks, 0)
-            pieces = ((tail_N, np.zeros_like(tail_N)), (group.held_N - tail_N, group.start_N))
-            for length_N, start_N in pieces:
-                step = np.arange(int(length_N.sum())) - np.repeat(np.cumsum(length_N) - length_N, length_N)
-                indices[np.repeat(offset_N, length_N) + step] = group.first_block + np.repeat(start_N, length_N) + step
-                offset_N += length_N
-        return sparse.csc_array((np.ones(len(indices), bool), indices, indptr), shape=(self.num_blocks, len(held_N)))
