@@ -134,7 +134,6 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
         (["--lr", "1e30"], "these settings cannot learn"),
         (["--estimator", "magic"], "estimator is 'magic'; choose one of cohort"),
         (["--participation", "0"], "participation is 0.0"),
-        (["--outlier-ratio", "1"], "--outlier-ratio is 1.0"),
         (["--mu", "0"], "mu is 0.0"),
         (["--rounds", "0"], "rounds is 0"),
         (["--clients", "0"], "--clients is 0"),

@@ -89,7 +89,7 @@ OWN_DEFAULTS = {
 UNOFFERED = {
     "train": set(),
     "tune": {
-        "rounds", "lr", "num_seeds", "outlier_ratio", "eval_every", "eval_rows", "target", "stop_at_target",
+        "rounds", "lr", "num_seeds", "eval_every", "eval_rows", "target", "stop_at_target",
         "precision",
     },
     "allocate": set(),
@@ -98,7 +98,7 @@ UNOFFERED = {
     "vram": set(),
     "bench": {"mu"},
     "federation up": {
-        "num_seeds", "inactive", "outlier_ratio", "target", "stop_at_target",
+        "num_seeds", "inactive", "target", "stop_at_target",
         "precision", "device", "threads", "save_model", "adapter", "aggregation", "evaluate_on",
     },
 }  # fmt: skip

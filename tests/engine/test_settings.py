@@ -30,7 +30,6 @@ from zorba_core.errors import InvalidInputError
         ({"participation": 0.0}, "participation is 0.0"),
         ({"participation": 1.1}, "participation is 1.1"),
         ({"participation": math.nan}, "participation is nan"),
-        ({"outlier_ratio": 0.5}, "outlier_ratio is 0.5"),
         ({"estimator": "magic"}, "estimator is 'magic'; choose one of cohort"),
         ({"device": "tpu"}, "choose cpu or cuda"),
         ({"num_seeds": 2**40}, "num_seeds is"),

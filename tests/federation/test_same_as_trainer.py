@@ -49,7 +49,7 @@ def test_federated_rounds_are_the_reference_loops_bit_for_bit(make_config, serve
     [
         {"direction": "low-rank", "rank": 2},
         {"train": "lora", "lora_rank": 2},
-        {"schedule": "cosine", "warmup": 1},
+        {"schedule": "cosine"},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )

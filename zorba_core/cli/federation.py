@@ -38,7 +38,6 @@ _TRAINED_WITH = (
     "mu",
     "lr",
     "schedule",
-    "warmup",
     "direction",
     "rank",
     "train",

@@ -21,7 +21,6 @@ def tune(
             "rounds",
             "lr",
             "num_seeds",
-            "outlier_ratio",
             "eval_every",
             "eval_rows",
             "target",

@@ -97,9 +97,7 @@ def step(
     plan = plan_round(state, allocation.num_clients, settings)
     context = RoundContext(plan, network, allocation.A_MN, rows, settings, state.directions)
     reports = method_of(settings).report(context)
-    status_N = judge_reports(
-        reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
-    )
+    status_N = judge_reports(reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu)
     reported_N = status_N == REPORTED
     try:
         if not reported_N.any():

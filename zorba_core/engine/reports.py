@@ -5,7 +5,7 @@ A client's report of a round (its loss and its Q scalars) is refused as a whole 
 - one of them is not a finite number (``non-finite``);
 - the loss would change by more than ``MOST_NATS`` over one step of mu (``absurd``). A cross-entropy over a few label
   words is some nats; a hundred means broken arithmetic, or worse;
-- its scalars are, by their root mean square, more than ``outlier_ratio`` times the median client's (``outlier``). The
+- its scalars are, by their root mean square, more than ``OUTLIER_RATIO`` times the median client's (``outlier``). The
   ratio is generous on purpose: clients with one block and with all of them differ several times over by right. The
   rule needs three clients with finite, not absurd scalars and a median above zero.
 
@@ -25,6 +25,7 @@ from zorba_core.engine.randomness import stream
 STATUSES = ("reported", "not asked", "non-finite", "absurd", "outlier", "silent", "malformed")
 REPORTED, NOT_ASKED, NON_FINITE, ABSURD, OUTLIER, SILENT, MALFORMED = range(len(STATUSES))
 MOST_NATS = 100.0
+OUTLIER_RATIO = 100.0
 _FEWEST_FOR_MEDIAN = 3
 
 
@@ -39,7 +40,7 @@ def asked_clients(num_clients: int, participation: float, run_seed: int, round_i
 
 
 def judge_reports(
-    rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *, mu: float, outlier_ratio: float
+    rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *, mu: float, outlier_ratio: float = OUTLIER_RATIO
 ) -> np.ndarray:
     """Each client's place in ``STATUSES``, uint8 (N,). The scalars of a client not asked are ignored; where there are
     none (FedIT), only losses are judged."""

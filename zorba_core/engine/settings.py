@@ -42,8 +42,6 @@ class Settings(Checked):
     """Learning rate."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     """Of the learning rate over the rounds: {choices}."""
-    warmup: int = Field(0, ge=0, le=10**8)
-    """Rounds over which the learning rate rises to --lr."""
     mu: float = Field(1e-3, ge=1e-30)
     """Length of a finite difference, in units of the direction."""
     directions: int | None = Field(None, ge=0, le=MAX_SEEDS, validate_default=True)
@@ -74,8 +72,6 @@ class Settings(Checked):
     """Blocks a client does not activate: frozen, or dropped (zero)."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the clients that take part in a round."""
-    outlier_ratio: float = Field(100.0, gt=1)
-    """Refuse scalars that many times larger than the median client's."""
     seed: int = Field(0, ge=0, le=2**60)
     """Random seed for the fleet, the data split, the batches and the directions."""
     eval_every: int = Field(10, ge=1, le=10**9)

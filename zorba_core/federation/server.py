@@ -105,7 +105,6 @@ class Server(Membership):
             loss_N,
             answered_N,
             mu=settings.mu,
-            outlier_ratio=settings.outlier_ratio,
         )
         status_N[answered_N] = judged_N[answered_N]
         self._count_missed(status_N, plan, answered)
