@@ -49,6 +49,7 @@ def visit(light, address):
 
     def opened(path="/", ready=FRONT_POINT, context=light):
         page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         pages.append(page)
         page.on("request", lambda request: seen.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
