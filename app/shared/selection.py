@@ -9,7 +9,6 @@ key and starts afresh. So does the table when another row is to be marked: what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,7 +117,7 @@ def plot_clicked() -> None:
     solver = None if event is None else list(SOLVERS)[event[1]]
     if solver not in (None, before.solver):
         shown = several("show", [*EXTRAS, *SOLVERS], list(EXTRAS))
-        state.apply(replace(before, solver=solver))
+        state.apply(before.replace(solver=solver))
         choose("show", [before.solver if name == solver else name for name in shown])
 
 
