@@ -22,7 +22,7 @@ from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import estimator_of
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
@@ -41,7 +41,7 @@ def measure(active: int, device: str) -> dict[str, object]:
     torch.manual_seed(SEED)
     network = Blocks(OPTForCausalLM(OPTConfig()), [10, 20], device=device)  # the default config is OPT-125M's
     rng = np.random.default_rng(SEED)
-    batch = Encoded(
+    batch = Rows.of_words(
         torch.from_numpy(rng.integers(3, 50_000, (BATCH_SIZE, SEQ_LEN))).to(device),
         torch.full((BATCH_SIZE,), SEQ_LEN - 1, device=device),
         torch.from_numpy(rng.integers(0, 2, BATCH_SIZE)).to(device),

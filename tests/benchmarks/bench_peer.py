@@ -31,7 +31,7 @@ import torch
 from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows, init, step
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.files import write_json
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
@@ -44,7 +44,7 @@ SETTINGS = BenchSettings(clients=20, total=80, direction="gaussian", repeats=3)
 LR = 1e-7  # so small that the timed model stays what it was
 
 
-def peer_round(batches_N: list[Encoded]) -> Callable[[], float]:
+def peer_round(batches_N: list[Rows]) -> Callable[[], float]:
     """One round by the authors' code; it returns the clients' mean loss after their local step."""
     # The only thing that their language module takes of this one is a token for downloads, of which there are none.
     sys.modules["experiment_helper"] = ModuleType("experiment_helper")
@@ -74,9 +74,9 @@ def peer_round(batches_N: list[Encoded]) -> Callable[[], float]:
         )
         return model, estimator, torch.optim.SGD(trained, lr=LR, momentum=0)
 
-    def loader(batch: Encoded) -> list[tuple[Any, torch.Tensor]]:
+    def loader(batch: Rows) -> list[tuple[Any, torch.Tensor]]:
         target_RL = torch.zeros_like(batch.token_ids_RL)
-        target_RL[:, -1] = torch.tensor(LABEL_IDS)[batch.label_R]
+        target_RL[:, -1] = torch.tensor(LABEL_IDS)[batch.label_E]
         return [(LLMBatchInput(batch.token_ids_RL, torch.ones_like(batch.token_ids_RL)), target_RL)]
 
     clients = []
@@ -96,7 +96,7 @@ def peer_round(batches_N: list[Encoded]) -> Callable[[], float]:
     return run
 
 
-def own_rounds(batches_N: list[Encoded]) -> dict[str, Callable[[], float]]:
+def own_rounds(batches_N: list[Rows]) -> dict[str, Callable[[], float]]:
     """A round of this engine, by name; each returns the clients' mean loss before it."""
     rows = batches_N[0].joined(batches_N)
     starts = np.cumsum([0, *map(len, batches_N)])

@@ -28,9 +28,7 @@ from zorba_core.data.encode import (
 from zorba_core.data.prompts import Prompts, piece_ids, puts_space_first
 from zorba_core.data.task import TASKS, MadeRows, Task, get_task
 from zorba_core.data.words import words_for
-from zorba_core.engine.choice_rows import ChoiceRows
-from zorba_core.engine.rows import Encoded
-from zorba_core.engine.text_rows import NO_TOKEN, TextRows
+from zorba_core.engine.rows import NO_TOKEN, Rows
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.base_model.recipe import DONOR_WORDS
 from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID, build_tokenizer
@@ -64,8 +62,8 @@ def prompt_of(encoded, tokenizer):
     return tokenizer.decode(encoded.token_ids_RL[0, 1 : int(encoded.last_R[0]) + 1])
 
 
-def answer_of(encoded: TextRows, row: int, tokenizer) -> str:
-    return tokenizer.decode(encoded.target_RT[row][encoded.target_RT[row] != NO_TOKEN])
+def answer_of(encoded: Rows, row: int, tokenizer) -> str:
+    return tokenizer.decode(encoded.target_AT[row][encoded.target_AT[row] != NO_TOKEN])
 
 
 @pytest.mark.parametrize("name", DONOR_WORDS)
@@ -114,11 +112,12 @@ def test_a_text_row_is_the_prompt_and_all_of_the_answer_but_its_end(tiny_tokeniz
     frame = questions(("the room was warm .", "it was good"), ("the soup", "bad"))
     encoded = encode(QUESTIONS, frame, tiny_tokenizer, 48)
     assert answer_of(encoded, 0, tiny_tokenizer) == " it was good</s>"
-    last, whole = int(encoded.prompt_R[0]), encoded.token_ids_RL[0, : int(encoded.length_E[0])]
+    last, whole = int(encoded.last_R[0]), encoded.token_ids_RL[0, : int(encoded.length_E[0])]
     prompt = tiny_tokenizer.encode("</s>the room was warm . So", add_special_tokens=False)
     assert tiny_tokenizer.decode(whole[: last + 1]) in tiny_tokenizer.decode(prompt)
     assert tiny_tokenizer.decode(whole[last + 1 :]) == " it was good"
-    assert encoded.weights.tolist() == encoded.answer_R.tolist()
+    assert encoded.written
+    assert encoded.weights.tolist() == (encoded.target_AT != NO_TOKEN).sum(dim=1).tolist()
     assert count_cuts(QUESTIONS, frame, tiny_tokenizer, 48) == {"prompts_cut": 0, "answers_cut": 0}
 
 
@@ -128,8 +127,8 @@ def test_a_long_prompt_gives_way_to_the_answer_and_a_cut_answer_is_counted(tiny_
     encoded = encode(QUESTIONS, frame, tiny_tokenizer, 40)
     assert answer_of(encoded, 0, tiny_tokenizer) == " it was good</s>"
     assert encoded.length_E.tolist() == [40, 40, 40]
-    assert encoded.answer_R[1] > 28  # all that the short text leaves
-    assert 17 <= encoded.answer_R[2] <= 20  # half of the room
+    assert encoded.weights[1] > 28  # all that the short text leaves
+    assert 17 <= encoded.weights[2] <= 20  # half of the room
     assert not answer_of(encoded, 1, tiny_tokenizer).endswith("</s>")
     assert count_cuts(QUESTIONS, frame, tiny_tokenizer, 40) == {"prompts_cut": 2, "answers_cut": 2}
 
@@ -137,21 +136,21 @@ def test_a_long_prompt_gives_way_to_the_answer_and_a_cut_answer_is_counted(tiny_
 def test_options_are_each_rows_own_and_those_that_begin_alike_are_ended(tiny_tokenizer):
     frame = pairs(("the room", "good", "was bad", 1), ("the soup", "it", "was bad", 0))
     encoded = encode(PAIRS, frame, tiny_tokenizer, 48)
-    assert isinstance(encoded, ChoiceRows)
+    assert encoded.answers_E.tolist() == [2, 2]
     assert encoded.label_E.tolist() == [1, 0]
-    ends = [int((encoded.rows([row]).token_K4[:, 2] == tiny_tokenizer.eos_token_id).sum()) for row in (0, 1)]
+    ends = [int((encoded.rows([row]).target_AT == tiny_tokenizer.eos_token_id).sum()) for row in (0, 1)]
     assert ends == [0, 2]
 
 
 def test_label_words_of_several_tokens_make_choices_and_single_ones_stay_as_they_were(tiny_tokenizer):
     frame = pd.DataFrame({"text": ["the room was warm .", "the soup"], "label": [1, 0]})
-    assert isinstance(encode(REVIEWS, frame, tiny_tokenizer, 48), Encoded)
+    assert encode(REVIEWS, frame, tiny_tokenizer, 48).one_token
     assert len(head_tokens(REVIEWS, tiny_tokenizer)) == 2
     long = with_label_words(REVIEWS, ("not good at all", "wonderfully good"))
     encoded = encode(long, frame, tiny_tokenizer, 48)
-    assert isinstance(encoded, ChoiceRows)
+    assert not encoded.one_token
     assert encoded.answers_E.tolist() == [2, 2]
-    assert encoded.tokens_E.tolist() == [sum(map(len, label_tokens(long, tiny_tokenizer)))] * 2
+    assert (encoded.target_AT != NO_TOKEN).sum(dim=1).tolist() == 2 * [*map(len, label_tokens(long, tiny_tokenizer))]
     assert len(head_tokens(long, tiny_tokenizer)) == 0
     unlabelled = encode(long, frame[["text"]], tiny_tokenizer, 48, labelled=False)
     assert unlabelled.token_ids_RL.equal(encoded.token_ids_RL)
@@ -162,7 +161,7 @@ def test_prompts_to_write_after_leave_room_for_what_is_written(tiny_tokenizer):
     prompts = encode_prompts(QUESTIONS, frame[["text"]], tiny_tokenizer, 40, max_new_tokens=8)
     assert len(prompts[0]) == 32
     encoded = encode(QUESTIONS, questions(("the soup", "good")), tiny_tokenizer, 40)
-    assert prompts[1] == encoded.token_ids_RL[0, : int(encoded.prompt_R[0]) + 1].tolist()
+    assert prompts[1] == encoded.token_ids_RL[0, : int(encoded.last_R[0]) + 1].tolist()
 
 
 def test_an_answer_at_the_start_of_a_line_has_no_space_before_it(tiny_tokenizer):
@@ -224,7 +223,7 @@ def test_instructions_are_a_users_turn_where_the_tokenizer_has_a_chat_template(t
         "{% for m in messages %}<u>{{ m['content'] }}</u>{% endfor %}{% if add_generation_prompt %}<a>\n{% endif %}"
     )
     encoded = encode(task, frame, chatty, 128)
-    text = chatty.decode(encoded.token_ids_RL[0, : int(encoded.trimmed().token_ids_RL.shape[1])])
+    text = chatty.decode(encoded.token_ids_RL[0, : int(encoded.to("cpu").token_ids_RL.shape[1])])
     assert text.startswith("<u>Instruction: name a film")
     assert "Response:</u><a>\na quiet one" in text
     assert "<u>" not in tiny_tokenizer.decode(encode(task, frame, tiny_tokenizer, 128).token_ids_RL[0])

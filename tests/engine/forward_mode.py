@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate, batch_loss, mean_loss
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.model_folder import save_adapters, save_model
@@ -36,7 +36,7 @@ def prompts() -> tuple[torch.Tensor, torch.Tensor]:
 
 def label_logits(network: Blocks, token_ids_BL: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
     """By the network's pieces."""
-    return network.head(network(Encoded(token_ids_BL, last_B, torch.zeros_like(last_B))))
+    return network.head(network(Rows.of_words(token_ids_BL, last_B, torch.zeros_like(last_B)))[:, 0])
 
 
 def own_label_logits(model: PreTrainedModel, token_ids_BL: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
@@ -66,10 +66,10 @@ def network_of(family: str, lora: Lora = LORA, seed: int = 7, *, moved: bool = T
     return network
 
 
-def batches() -> list[Encoded]:
+def batches() -> list[Rows]:
     generator = torch.Generator().manual_seed(3)
     return [
-        Encoded(
+        Rows.of_words(
             torch.randint(1, VOCABULARY, (4, length), generator=generator),
             torch.randint(0, length, (4,), generator=generator),
             torch.randint(0, 3, (4,), generator=generator),

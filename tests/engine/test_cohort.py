@@ -12,7 +12,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import cohort as cohort_module
 from zorba_core.engine.estimators.cohort import Cohort, estimate_cohort
 from zorba_core.engine.estimators.reference import Estimate, estimate
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 
 LABELS = [11, 250, 3]
 SEEDS = [4, 2**32 - 1]
@@ -20,15 +20,15 @@ MU = 1e-3
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-def batch(generator: torch.Generator, rows: int, length: int, vocabulary: int = 400) -> Encoded:
-    return Encoded(
+def batch(generator: torch.Generator, rows: int, length: int, vocabulary: int = 400) -> Rows:
+    return Rows.of_words(
         torch.randint(2, vocabulary, (rows, length), generator=generator),
         torch.randint(0, length, (rows,), generator=generator),
         torch.randint(0, 3, (rows,), generator=generator),
     )
 
 
-def batches(num_clients: int, rows: tuple[int, ...] = (4,), lengths: tuple[int, ...] = (6, 7, 20)) -> list[Encoded]:
+def batches(num_clients: int, rows: tuple[int, ...] = (4,), lengths: tuple[int, ...] = (6, 7, 20)) -> list[Rows]:
     """One batch a client; rows and lengths take turns."""
     generator = torch.Generator().manual_seed(7)
     return [batch(generator, rows[n % len(rows)], lengths[n % len(lengths)]) for n in range(num_clients)]

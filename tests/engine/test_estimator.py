@@ -9,16 +9,16 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import batch_loss, estimate, perturbed
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 
 LABELS = [11, 250]
 A_MN = np.array([[1, 0, 1], [1, 1, 0], [0, 0, 1]], dtype=bool)
 SEEDS = [4, 17]
 
 
-def batch(seed: int, rows: int = 4, length: int = 6) -> Encoded:
+def batch(seed: int, rows: int = 4, length: int = 6) -> Rows:
     generator = torch.Generator().manual_seed(seed)
-    return Encoded(
+    return Rows.of_words(
         torch.randint(2, 400, (rows, length), generator=generator),
         torch.randint(1, length, (rows,), generator=generator),
         torch.randint(0, 2, (rows,), generator=generator),
@@ -34,14 +34,14 @@ def network(make_tiny_model) -> Blocks:
     return Blocks(make_tiny_model("opt", activation="gelu"), LABELS, dtype=torch.float64)
 
 
-def gradient_by_block(network: Blocks, rows: Encoded, active_M, inactive="frozen") -> dict[int, torch.Tensor]:
+def gradient_by_block(network: Blocks, rows: Rows, active_M, inactive="frozen") -> dict[int, torch.Tensor]:
     """grad F_n of each active block, by autograd through the network's own pieces."""
     network.model.requires_grad_(True)
     hidden = network.embed(rows.token_ids_RL)
     for m in range(network.num_blocks):
         runs = active_M[m] or inactive == "frozen"
         hidden = network.run_block(m, hidden) if runs else network.run_block_without_weights(hidden)
-    loss = F.cross_entropy(network.head(rows.read(hidden)), rows.label_R)
+    loss = F.cross_entropy(network.head(rows.read(hidden)[:, 0]), rows.label_E)
     gradients = {}
     for m in np.flatnonzero(active_M):
         parameters = list(network.model.model.decoder.layers[m].parameters())

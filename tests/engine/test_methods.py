@@ -17,7 +17,7 @@ from zorba_core.engine.methods.first_order import gradient_cohort, gradient_refe
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.rounds import FederatedRows, RoundContext, client_batch
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.methods import METHODS
@@ -32,11 +32,11 @@ def of(method: str, **changes) -> Settings:
     return SETTINGS.replace(method=method, **{"directions": None, **changes})
 
 
-def rows_of_two_kinds(count: int, seed: int) -> Encoded:
+def rows_of_two_kinds(count: int, seed: int) -> Rows:
     generator = torch.Generator().manual_seed(seed)
     label_R = torch.randint(0, 2, (count,), generator=generator)
     token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
-    return Encoded(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
+    return Rows.of_words(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_round_of_fedzo_averages_the_clients_own_estimates(new_network, rows):
         batch = client_batch(rows, settings, 1, n)
 
         def loss(batch=batch) -> float:
-            return float(F.cross_entropy(network.head(network(batch)), batch.label_R))
+            return float(F.cross_entropy(network.head(network(batch)[:, 0]), batch.label_E))
 
         for q, seed in enumerate(client_seeds(result.seeds_Q, n)):
             v_M = [state.directions.block(seed, m) for m in range(3)]
@@ -182,7 +182,7 @@ def test_one_backward_pass_of_the_cohort_is_the_average_of_the_clients_gradients
 
 @pytest.mark.parametrize("method", BASELINES)
 def test_each_method_learns_that_one_answer_is_always_right(new_network, rows, method):
-    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
     rows = FederatedRows(always_1, rows.held_N, always_1)
     lr = 0.1 if method == "fedit" else 1e-2
     outcome = run(new_network(), FULL, rows, of(method, rounds=60, num_seeds=512, eval_every=60, lr=lr))

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.runs.model_folder import save_model
 
 LABELS = [11, 250, 3]
@@ -13,13 +13,13 @@ VOCABULARY = 400
 
 
 @pytest.fixture
-def prompts() -> Encoded:
+def prompts() -> Rows:
     """Five prompts of different lengths, padded on the right with token 0."""
     generator = torch.Generator().manual_seed(1)
     last_B = torch.tensor([8, 2, 5, 8, 0])
     token_ids_BL = torch.randint(1, VOCABULARY, (5, 9), generator=generator)
     token_ids_BL[torch.arange(9) > last_B[:, None]] = 0
-    return Encoded(token_ids_BL, last_B, torch.zeros_like(last_B))
+    return Rows.of_words(token_ids_BL, last_B, torch.zeros_like(last_B))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
@@ -32,7 +32,7 @@ def test_label_logits_equal_the_hugging_face_forward_pass(family, make_tiny_mode
         logits = model(row[None, : last + 1], use_cache=False).logits
         expected.append(logits[0, -1, LABELS])
     network = Blocks(model, LABELS, dtype=dtype)
-    logits_BC = network.head(network(prompts))
+    logits_BC = network.head(network(prompts)[:, 0])
     assert logits_BC.dtype == torch.float64
     assert torch.allclose(logits_BC.to(dtype), torch.stack(expected), rtol=tolerance, atol=tolerance)
 
@@ -54,7 +54,7 @@ def test_dropping_every_block_leaves_the_embedding_where_the_norm_comes_first(ma
 
 def test_a_dropped_block_of_a_post_norm_model_loses_the_text(make_tiny_model, prompts):
     network = Blocks(make_tiny_model("opt-post-norm"), LABELS)
-    logits_BC = network.head(network(prompts, active_M=[True, True, False], inactive="dropped"))
+    logits_BC = network.head(network(prompts, active_M=[True, True, False], inactive="dropped")[:, 0])
     assert torch.equal(logits_BC, logits_BC[:1].expand_as(logits_BC))
 
 

@@ -19,7 +19,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import run
 from zorba_core.engine.rounds import FederatedRows
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
@@ -35,11 +35,11 @@ def registries_as_before(monkeypatch):
 
 @pytest.fixture
 def weights_of(make_tiny_model):
-    def rows(count: int, seed: int) -> Encoded:
+    def rows(count: int, seed: int) -> Rows:
         generator = torch.Generator().manual_seed(seed)
         label_R = torch.randint(0, 2, (count,), generator=generator)
         token_ids_RL = torch.randint(30, 60, (count, 8), generator=generator)
-        return Encoded(token_ids_RL, torch.full((count,), 7), label_R)
+        return Rows.of_words(token_ids_RL, torch.full((count,), 7), label_R)
 
     def train(**changes) -> str:
         network = Blocks(make_tiny_model("opt"), [70, 71])

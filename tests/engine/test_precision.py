@@ -14,7 +14,7 @@ from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import FederatedRows
 from zorba_core.engine.precision import check_capability
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.preflight import preflight
@@ -24,10 +24,10 @@ A_MN = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
 SEEDS = range(8)
 
 
-def batches(num_clients: int = 4) -> list[Encoded]:
+def batches(num_clients: int = 4) -> list[Rows]:
     generator = torch.Generator().manual_seed(7)
     return [
-        Encoded(
+        Rows.of_words(
             torch.randint(2, 400, (4, 20), generator=generator),
             torch.randint(0, 20, (4,), generator=generator),
             torch.randint(0, 3, (4,), generator=generator),
@@ -65,7 +65,7 @@ def test_weights_hidden_states_and_logits_keep_their_dtype(family, make_tiny_mod
     rows = batches(1)[0]
     hidden_BLH = network.run_block(0, network.embed(rows.token_ids_RL))
     assert hidden_BLH.dtype == network.block_weights(0).dtype == torch.float32
-    assert network.head(network(rows)).dtype == torch.float64
+    assert network.head(network(rows)[:, 0]).dtype == torch.float64
 
 
 def test_evaluation_multiplies_in_the_dtype_whatever_the_run_does(make_tiny_model):
@@ -82,8 +82,7 @@ def test_a_precision_is_put_back_when_a_pass_fails(make_tiny_model):
 
 
 def rows_of(count: int) -> FederatedRows:
-    rows = batches(count)
-    together = Encoded(*(torch.cat(parts) for parts in zip(*[vars(b).values() for b in rows], strict=True)))
+    together = Rows.joined(batches(count))
     return FederatedRows(together, list(np.arange(4 * count).reshape(count, 4)), together)
 
 

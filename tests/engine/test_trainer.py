@@ -12,7 +12,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, init, run, step
 from zorba_core.engine.reports import STATUSES
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
@@ -20,12 +20,12 @@ A_MN = np.array([[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1]], dtype=bool)
 SETTINGS = Settings(rounds=4, directions=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
 
 
-def rows_of_two_kinds(count: int, seed: int) -> Encoded:
+def rows_of_two_kinds(count: int, seed: int) -> Rows:
     """Prompts of tokens 30..44 have label 0, prompts of tokens 45..59 label 1."""
     generator = torch.Generator().manual_seed(seed)
     label_R = torch.randint(0, 2, (count,), generator=generator)
     token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
-    return Encoded(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
+    return Rows.of_words(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_records_count_what_was_computed_and_sent(new_network, rows):
 
 
 def test_the_run_ends_at_its_target_when_told_to(new_network, rows):
-    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
     rows = FederatedRows(always_1, rows.held_N, always_1)
     settings = SETTINGS.replace(rounds=60, directions=8, num_seeds=512, target=1.0, lr=2e-2)
     outcome = run(new_network(), Allocation(A_MN), rows, settings.replace(stop_at_target=True))
@@ -228,7 +228,7 @@ def test_only_the_clients_that_are_asked_compute_and_send(new_network, rows):
 
 @pytest.mark.parametrize("estimator", ["cohort", "reference", "exact"])
 def test_every_estimator_trains(new_network, rows, estimator):
-    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
     settings = SETTINGS.replace(rounds=5, directions=8, num_seeds=64, eval_every=5, lr=1e-2)
     settings = settings.replace(estimator=estimator)
     outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)

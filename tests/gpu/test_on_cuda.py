@@ -22,7 +22,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.runs.resume import replay, resume
 from zorba_core.runs.session import fine_tune
 
@@ -33,14 +33,14 @@ SEEDS = [4, 2**32 - 1]
 MU = 1e-3
 
 
-def batches(count: int, rows: int = 4, device: str | torch.device = "cuda") -> list[Encoded]:
+def batches(count: int, rows: int = 4, device: str | torch.device = "cuda") -> list[Rows]:
     generator = torch.Generator().manual_seed(7)
     return [
-        Encoded(
+        Rows.of_words(
             torch.randint(2, 400, (rows, length), generator=generator),
             torch.randint(0, length, (rows,), generator=generator),
             torch.randint(0, 3, (rows,), generator=generator),
-        ).trimmed(device)
+        ).to(device)
         for length in (6, 7, 20, 20, 13, 20, 7, 6, 9)[:count]
     ]
 

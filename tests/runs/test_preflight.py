@@ -10,18 +10,18 @@ from transformers import OPTConfig, OPTForCausalLM
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.runs.preflight import preflight
 
 ALLOCATION = Allocation(np.ones((6, 4), dtype=bool))
 
 
-def rows_of_two_kinds(count: int, seed: int) -> Encoded:
+def rows_of_two_kinds(count: int, seed: int) -> Rows:
     generator = torch.Generator().manual_seed(seed)
     label_R = torch.randint(0, 2, (count,), generator=generator)
     token_ids_RL = torch.randint(30, 45, (count, 16), generator=generator) + 15 * label_R[:, None]
-    return Encoded(token_ids_RL, torch.randint(8, 16, (count,), generator=generator), label_R)
+    return Rows.of_words(token_ids_RL, torch.randint(8, 16, (count,), generator=generator), label_R)
 
 
 ROWS = FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in range(4)], rows_of_two_kinds(40, 2))

@@ -5,15 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
-import torch
 from transformers import AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.engine.choice_rows import ChoiceRows
-from zorba_core.engine.text_rows import TextRows
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.session import fine_tune
-from zorba_core.runs.token_range import _largest
 
 SHORT = SETTINGS.replace(rounds=1, eval_every=1)
 
@@ -49,12 +45,3 @@ def test_a_label_word_without_a_row_in_the_head_is_refused(tiny_opt_folder, tmp_
     tokenizer.save_pretrained(folder)
     with pytest.raises(InvalidInputError, match=r"token .* occurs and has none"):
         fine_tune(ALLOCATION, model=folder, label_words=("zzz", "yyy"), settings=SHORT, runs_folder=tmp_path / "runs")
-
-
-def test_the_tokens_of_answers_count_as_those_of_prompts():
-    ids, ones = torch.tensor([[1, 2]]), torch.tensor([1])
-    steps = torch.tensor([[0, 0, 9, 0]])
-    assert _largest(TextRows(ids, ones, torch.tensor([[7, -1]]))) == 7
-    assert _largest(ChoiceRows(ids, ones, ones, ones, ones, ones, ones, steps)) == 9
-    assert _largest([3, 4]) == 4
-    assert _largest([]) == -1

@@ -13,7 +13,7 @@ from zorba_core.allocation import Allocation
 from zorba_core.cli import main
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows, run
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import tuning
@@ -27,7 +27,7 @@ SETTINGS = Settings(directions=4, num_seeds=64, batch_size=4, seq_len=8)
 def rows() -> FederatedRows:
     """One answer is always right; the evaluation rows are unusable, so reading them would show."""
     generator = torch.Generator().manual_seed(1)
-    train = Encoded(
+    train = Rows.of_words(
         torch.randint(30, 60, (120, 8), generator=generator),
         torch.randint(2, 8, (120,), generator=generator),
         torch.ones(120, dtype=torch.long),

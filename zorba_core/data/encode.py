@@ -16,10 +16,7 @@ import torch
 
 from zorba_core.data.prompts import Prompts, answer_space, chat_turn, fill, piece_ids
 from zorba_core.data.task import Task
-from zorba_core.engine.choice_rows import ChoiceRows
-from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.rows import Encoded
-from zorba_core.engine.text_rows import NO_TOKEN, TextRows
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -140,10 +137,8 @@ def encode(
             )
     tokens = [prompts.tokens(row, seq_len - prompts.fixed - reserve) for row, reserve in enumerate(reserve_R)]
     if task.kind == "labels" and all(len(pieces) == 1 for pieces in answers[0]):
-        last_R = np.array([len(ids) - 1 for ids in tokens], dtype=np.int64)
-        ids_RL = _padded(tokens, seq_len, _pad_id(tokenizer))
-        return Encoded(torch.from_numpy(ids_RL), torch.from_numpy(last_R), torch.from_numpy(label_R.copy()))
-    return ChoiceRows.of(tokens, answers, label_R, seq_len, _pad_id(tokenizer))
+        answers = None  # the network's label words
+    return Rows.of(tokens, answers, label_R, seq_len, _pad_id(tokenizer))
 
 
 def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:
@@ -190,7 +185,7 @@ def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBa
     }
 
 
-def _encode_text(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> TextRows:
+def _encode_text(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> Rows:
     prompts, answers = Prompts(task, frame, tokenizer), _answer_tokens(task, frame, tokenizer)
     least = prompts.fixed + prompts.num_texts
     if seq_len < least + 1:
@@ -198,16 +193,13 @@ def _encode_text(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizer
             f"task {task.name}: seq_len {seq_len} cannot hold the prompt's own {prompts.fixed} tokens, some text and "
             f"an answer; use at least {least + 1}"
         )
-    sequences, targets, prompt_R = [], [], []
+    tokens = []
     for row, answer in enumerate(answers):
         room, kept = _shares(prompts, sum(map(len, prompts.texts(row))), len(answer), seq_len)
-        prompt = prompts.tokens(row, room)
-        sequences.append(prompt + answer[: kept - 1])
-        targets.append(answer[:kept])
-        prompt_R.append(len(prompt) - 1)
-    target_RT = _padded(targets, max(map(len, targets)), NO_TOKEN)
-    ids_RL = _padded(sequences, seq_len, _pad_id(tokenizer))
-    return TextRows(torch.from_numpy(ids_RL), torch.tensor(prompt_R, dtype=torch.int64), torch.from_numpy(target_RT))
+        tokens.append(prompts.tokens(row, room))
+        answers[row] = answer[:kept]
+    right_R = np.zeros(len(answers), np.int64)
+    return Rows.of(tokens, [[answer] for answer in answers], right_R, seq_len, _pad_id(tokenizer))
 
 
 def _shares(prompts: Prompts, text: int, answer: int, seq_len: int) -> tuple[int, int]:
@@ -269,10 +261,3 @@ def _beginning(answers: Sequence[Sequence[int]]) -> tuple[int, int] | None:
 
 def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
-
-
-def _padded(rows: Sequence[Sequence[int]], length: int, fill_with: int) -> np.ndarray:
-    ids_RL = np.full((len(rows), length), fill_with, dtype=np.int64)
-    for row, ids in enumerate(rows):
-        ids_RL[row, : len(ids)] = ids
-    return ids_RL

@@ -27,7 +27,7 @@ from transformers import PreTrainedModel
 
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.products import speed_up
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Blocks:
         return self.vocabulary_logits(hidden_SH, self._label_ids)
 
     def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor:
-        """Logits (S, V), float64, of any tokens. (:mod:`zorba_core.engine.vocabulary` goes through all, in pieces.)
+        """Logits (S, V), float64, of any tokens. (:mod:`zorba_core.engine.rows` goes through all, in pieces.)
 
         The product is float64: a difference of two close losses is next, and a float32 product of few rows rounds
         otherwise than one of many.
@@ -182,7 +182,7 @@ class Blocks:
 
     @torch.no_grad()
     def __call__(self, rows: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen") -> Tensor:
-        """What the loss and the prediction of ``rows`` read of the last block's output: (R, H), or (R, P, H).
+        """What the loss and the prediction of ``rows`` read of the last block's output, (R, P, H).
 
         With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights; with ``"frozen"`` (and when
         ``active_M`` is not given) every block runs with its weights.

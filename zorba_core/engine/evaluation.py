@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 
 BATCH_SIZE = 64  # rows that go through the blocks together
 
@@ -51,14 +49,14 @@ def evaluate(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> Evalu
 
 
 @torch.no_grad()
-def label_log_probabilities(network: Blocks, rows: Encoded | ChoiceRows, batch_size: int = BATCH_SIZE) -> np.ndarray:
+def label_log_probabilities(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> np.ndarray:
     """Log-probability of each label or option of each example among those it chooses from, (E, C), float64: the softmax
     over scores, where a score is the sum of the log-probabilities of the answer's tokens. -inf where an example has
     fewer than C options. The labels that ``rows`` hold play no part."""
-    most = int(network.label_count if isinstance(rows, Encoded) else rows.answers_E.max())
+    most = network.label_count if rows.one_token else int(rows.answers_E.max())
     log_p_EC = np.full((len(rows), most), -np.inf)
     for chosen, batch, final in _in_batches(network, rows, batch_size):
-        part = batch.log_scores(network, final).log_softmax(dim=1).cpu().numpy()
+        part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()
         log_p_EC[chosen, : part.shape[1]] = part
     return log_p_EC
 
@@ -68,10 +66,10 @@ def _in_batches(network: Blocks, rows: Rows, batch_size: int) -> Iterator[tuple[
     Examples of similar length share a batch, so that little of it is padding."""
     order_E = torch.argsort(rows.length_E, stable=True)
     # Rows before each example: a batch ends where a multiple of batch_size does.
-    before_E = rows.sequences_E[order_E].cumsum(0) - rows.sequences_E[order_E]
+    before_E = rows.rows_E[order_E].cumsum(0) - rows.rows_E[order_E]
     batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
     chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
     with network.at_precision("highest"):
         for chosen in chosen_by_batch:
-            batch = rows.rows(chosen).trimmed(network.device)
+            batch = rows.rows(chosen).to(network.device)
             yield chosen.numpy(), batch, network(batch)

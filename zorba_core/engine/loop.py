@@ -32,7 +32,7 @@ from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.schedule import lr_of_round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError

@@ -17,7 +17,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.reports import REPORTED
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 
 
@@ -108,4 +108,4 @@ def client_batch(
 ) -> Rows:
     """Client n's mini-batch of round t, without positions that are padding in all of it."""
     chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
-    return rows.train.rows(chosen).trimmed(device)
+    return rows.train.rows(chosen).to(device)

@@ -1,36 +1,54 @@
-"""Rows of text as tokens, from any task: the engine trains on them and evaluates with them.
+"""Rows of text as tokens: the engine trains on them and evaluates with them.
 
-What the engine asks of rows is where their hidden states are read after the last block, and what their loss is:
+A row is a prompt with the beginning of an answer. An example is a prompt and the answers that may follow it, its
+*candidates*, one of which is right. The engine asks two things of rows: which hidden states the loss reads after the
+last block, and what the loss is:
 
-    final = rows.read(hidden_RLH)                           hidden_RLH: after the last block
-    F_n = sum(rows.losses(network, final)) / sum(rows.weights)                       float64
+    final_RPH = rows.read(hidden_RLH)                          hidden_RLH: after the last block
+    F_n = sum(rows.losses(network, final_RPH)) / sum(rows.weights)                   float64
 
-over the examples E of client n. Here an example is one row and weighs 1. The other kinds of rows are
-:mod:`zorba_core.engine.text_rows`, whose examples weigh as many as their answers have tokens, and
-:mod:`zorba_core.engine.choice_rows`, whose examples are several rows each. Their ``rows`` and ``len`` count examples.
+over the examples E of client n. There are three cases.
 
-Shapes: R rows, E examples, L token positions (``seq_len``), H hidden size, C classes.
+- Label words of one token each: all examples choose among the network's label words (:meth:`Network.head`), so a row
+  is the prompt alone, and the loss reads its last position. No candidate is stored.
+- Labels or options of several tokens: the score of a candidate is the sum of its tokens' log-probabilities, and the
+  loss is the cross-entropy over the scores. (With one token each that is the case above: what is common to all scores
+  cancels.) A candidate's last token is only predicted, so candidates that differ in nothing else share a row.
+- A written answer: one candidate, which ends with the token that ends a text. The loss is the mean cross-entropy of
+  the tokens of all answers, as ``transformers`` computes it from ``labels=``.
+
+Attention is causal and rows are padded on the right, so no attention mask is needed.
+
+Shapes: E examples, R rows, A candidates of all examples, C candidates of one example, L positions of a row, T tokens
+of the longest candidate, P = max(T, 1) positions read of each row, H hidden size, S hidden states, K tokens of all
+candidates, V vocabulary rows.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+NO_TOKEN = -1  # behind the end of a candidate
 _STEP_ELSEWHERE = 32  # positions
+# Numbers of a piece's logits and of its part of the head, in float64 16 MiB each; the fewest vocabulary rows.
+_PIECE_LOGITS, _PIECE_HEAD, _LEAST_PIECE = 2**21, 2**21, 256
+
+Tokens = Sequence[int]
 
 
 class Network(Protocol):
     """What rows use of :class:`zorba_core.engine.blocks.Blocks`, which imports them."""
 
-    def head(self, hidden_BH: Tensor) -> Tensor: ...
+    def head(self, hidden_SH: Tensor) -> Tensor: ...
 
     @property
     def vocabulary_size(self) -> int: ...
@@ -38,114 +56,269 @@ class Network(Protocol):
     def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor: ...
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """Sums over examples."""
 
     loss: float  # nats
-    weight: float  # what the loss is divided by for a mean
+    weight: float  # the mean loss is loss / weight
     right: int
 
 
-def digest_of(*tensors: Tensor) -> str:
-    """The SHA-256 of the tensors' shapes and numbers."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(f"{tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy())
-    return digest.hexdigest()
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Examples of one or several rows and candidates each, ragged: those of an example stand together, in order.
 
+    All tensors but the last are int64.
+    """
 
-def as_wide(tensors: Sequence[Tensor], value: int = 0) -> list[Tensor]:
-    """All (rows, columns), filled up with ``value`` on the right to the widest."""
-    widest = max(tensor.shape[1] for tensor in tensors)
-    return [F.pad(tensor, (0, widest - tensor.shape[1]), value=value) for tensor in tensors]
+    token_ids_RL: Tensor  # padded on the right
+    last_R: Tensor  # index of the prompt's last token: the answer is what follows it
+    label_E: Tensor  # the right candidate, 0..C-1
+    rows_E: Tensor  # rows of each example
+    answers_E: Tensor  # candidates of each example; 0: the network's label words
+    row_A: Tensor  # the candidate's row, counted within its example
+    target_AT: Tensor  # the candidate's tokens, then NO_TOKEN
+    prior_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))  # subtracted from scores
 
+    @staticmethod
+    def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor) -> Rows:
+        """Prompts that the network's label words follow, one token each; ``label_E`` numbers the words."""
+        one_E = torch.ones_like(last_R)
+        return Rows(token_ids_RL, last_R, label_E, one_E, one_E * 0, one_E[:0], one_E.new_zeros(0, 0))
 
-def whole_length(longest: int, device: torch.device | str) -> int:
-    """Positions of rows of which the longest needs so many. Elsewhere than on a CPU rows of many lengths would go
-    through the blocks in many small kernels."""
-    return longest if torch.device(device).type == "cpu" else -(-longest // _STEP_ELSEWHERE) * _STEP_ELSEWHERE
+    @staticmethod
+    def of(
+        prompts: Sequence[Tokens],
+        answers: Sequence[Sequence[Tokens]] | None,
+        label_E: np.ndarray,
+        seq_len: int,
+        pad_id: int,
+    ) -> Rows:
+        """From each example's prompt and candidates, padded to ``seq_len``.
 
-
-class OneRowEach:
-    """Of examples that have a row each, and equal weights."""
-
-    token_ids_RL: Tensor
+        Args:
+            answers: None: the network's label words. No candidate may begin another one of the same example.
+        """
+        if answers is None:
+            table_RL, last_R = padded(prompts, seq_len, pad_id), [len(prompt) - 1 for prompt in prompts]
+            return Rows.of_words(*(torch.from_numpy(np.array(part, np.int64)) for part in (table_RL, last_R, label_E)))
+        sequences: list[list[int]] = []
+        last_R, rows_E, row_A, targets = [], [], [], []
+        for prompt, candidates in zip(prompts, answers, strict=True):
+            paths, rows = _paths(tuple(map(tuple, candidates)))
+            sequences += [[*prompt, *path] for path in paths]
+            last_R += [len(prompt) - 1] * len(paths)
+            rows_E.append(len(paths))
+            row_A += rows
+            targets += candidates
+        answers_E = [len(candidates) for candidates in answers]
+        ids_RL = padded(sequences, seq_len, pad_id)
+        target_AT = padded(targets, max(map(len, targets), default=0), NO_TOKEN)
+        columns = (ids_RL, last_R, label_E, rows_E, answers_E, row_A, target_AT)
+        return Rows(*(torch.from_numpy(np.array(column, dtype=np.int64)) for column in columns))
 
     def __len__(self) -> int:
-        return len(self.token_ids_RL)
+        return len(self.label_E)
 
     @property
-    def sequences_E(self) -> Tensor:
-        """Rows of each example."""
-        return torch.ones(len(self), dtype=torch.int64, device=self.token_ids_RL.device)
+    def one_token(self) -> bool:
+        """Are the candidates the network's label words?"""
+        return len(self.target_AT) == 0
+
+    @functools.cached_property
+    def written(self) -> bool:
+        """Is the answer written, not chosen?"""
+        return bool((self.answers_E == 1).all())
 
     @property
-    def example_rows(self) -> np.ndarray:
-        """The first row of each example, (E,)."""
-        return np.arange(len(self))
+    def metric(self) -> str:
+        """What counts as right: ``exact_match`` of a written answer, else ``accuracy``."""
+        return "exact_match" if self.written else "accuracy"
 
     @property
     def weights(self) -> np.ndarray:
-        """Each example's weight in the mean, (E,), float64."""
-        return np.ones(len(self))
+        """Each example's weight in the mean, (E,), float64: the tokens of a written answer, else 1."""
+        return self._tokens_A.cpu().numpy().astype(np.float64) if self.written else np.ones(len(self))
 
-
-@dataclass(frozen=True)
-class Encoded(OneRowEach):
-    """Rows whose answer is one token, the label's word after the prompt.
-
-    With causal attention nothing behind ``last_R`` can matter, so no attention mask is needed.
-    """
-
-    token_ids_RL: torch.Tensor  # int64, padded on the right
-    last_R: torch.Tensor  # int64, index of the last prompt token: the answer is what follows it
-    label_R: torch.Tensor  # int64 in 0..C-1
-
-    metric: ClassVar[str] = "accuracy"  # what is counted as right
+    @property
+    def first_row_E(self) -> np.ndarray:
+        """The first row of each example."""
+        return _starts(self.rows_E).cpu().numpy()
 
     @property
     def length_E(self) -> Tensor:
         """Positions that each example needs."""
-        return self.last_R + 1
+        if self.one_token:
+            return self.last_R + 1
+        end_A = self.last_R[self._row_of_A] + self._tokens_A
+        return torch.zeros_like(self.label_E).scatter_reduce(0, _owners(self.answers_E), end_A, "amax")
 
-    def rows(self, index_B: np.ndarray | torch.Tensor) -> Encoded:
-        """The given rows, in the given order."""
+    @property
+    def largest_token(self) -> int:
+        """The largest token id of prompts, padding and candidates."""
+        return max(int(part.max()) for part in (self.token_ids_RL, self.target_AT) if part.numel())
+
+    def rows(self, index_B: np.ndarray | Tensor) -> Rows:
+        """The given examples, in the given order."""
         index_B = torch.as_tensor(index_B, dtype=torch.int64)
-        return Encoded(self.token_ids_RL[index_B], self.last_R[index_B], self.label_R[index_B])
+        row, answer = _parts(self.rows_E, index_B), _parts(self.answers_E, index_B)
+        return Rows(
+            *(part[row] for part in (self.token_ids_RL, self.last_R)),
+            *(part[index_B] for part in (self.label_E, self.rows_E, self.answers_E)),
+            *(part[answer] for part in (self.row_A, self.target_AT)),
+            self.prior_C,
+        )
 
     @staticmethod
-    def joined(parts: Sequence[Encoded], device: torch.device | str = "cpu") -> Encoded:
-        """All rows of ``parts``, in their order, padded to the longest."""
-        padded = as_wide([part.token_ids_RL for part in parts])
-        columns = (padded, [part.last_R for part in parts], [part.label_R for part in parts])
-        return Encoded(*(torch.cat(column).to(device) for column in columns))
+    def joined(parts: Sequence[Rows], device: torch.device | str = "cpu") -> Rows:
+        """All examples of ``parts``, in their order, padded to the longest."""
+        columns = {part.name: [getattr(rows, part.name) for rows in parts] for part in fields(Rows)}
+        columns["token_ids_RL"] = _as_wide(columns["token_ids_RL"], 0)
+        columns["target_AT"] = _as_wide(columns["target_AT"], NO_TOKEN)
+        columns["prior_C"] = columns["prior_C"][:1]
+        return Rows(**{name: torch.cat(column).to(device) for name, column in columns.items()})
 
-    def trimmed(self, device: torch.device | str = "cpu") -> Encoded:
-        """The same rows without the positions that are padding in all of them."""
-        longest = whole_length(int(self.last_R.max()) + 1, device)
-        return Encoded(self.token_ids_RL[:, :longest].to(device), self.last_R.to(device), self.label_R.to(device))
+    def to(self, device: torch.device | str) -> Rows:
+        """The same examples on a device, without the positions that are padding in all of them."""
+        length, most = int(self.length_E.max()), 0 if self.one_token else int(self._tokens_A.max())
+        if torch.device(device).type != "cpu":  # rows of many lengths would mean many small kernels
+            length = -(-length // _STEP_ELSEWHERE) * _STEP_ELSEWHERE
+        short = replace(self, token_ids_RL=self.token_ids_RL[:, :length], target_AT=self.target_AT[:, :most])
+        return Rows(**{name: part.to(device) for name, part in short.tensors().items()})
 
-    def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
-        """What the loss reads of hidden states after the last block, (R, H)."""
-        last_R = self.last_R[rows]
-        return hidden_RLH[torch.arange(len(last_R), device=hidden_RLH.device), last_R]
-
-    def losses(self, network: Network, final_RH: Tensor) -> Tensor:
-        """Each example's part of the loss, (E,), float64: its cross-entropy over the label words."""
-        return F.cross_entropy(network.head(final_RH).double(), self.label_R, reduction="none")
-
-    def log_scores(self, network: Network, final_RH: Tensor) -> Tensor:
-        """Each answer's score, (E, C), float64: its log-probability up to what is common to a row's answers."""
-        return network.head(final_RH).double()
-
-    def judged(self, network: Network, final_RH: Tensor) -> Judged:
-        """A row is right when its label word has the largest logit."""
-        logits_RC = network.head(final_RH).double()
-        loss = float(F.cross_entropy(logits_RC, self.label_R, reduction="sum"))
-        return Judged(loss, float(len(self)), int((logits_RC.argmax(dim=1) == self.label_R).sum()))
+    def tensors(self) -> dict[str, Tensor]:
+        """All that the rows hold, by name: ``Rows(**rows.tensors())`` are the same rows."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def sha256(self) -> str:
         """A fingerprint of the tokens and labels."""
-        return digest_of(self.token_ids_RL, self.last_R, self.label_R)
+        parts = (self.label_E, self.rows_E, self.answers_E, self.row_A, self.target_AT)
+        parts = (self.label_E,) if self.one_token else (self.target_AT,) if self.written else parts
+        digest = hashlib.sha256()
+        for part in (self.token_ids_RL, self.last_R, *parts):
+            digest.update(f"{tuple(part.shape)}".encode())
+            digest.update(part.contiguous().numpy())
+        return digest.hexdigest()
+
+    def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
+        """The hidden states after the last block that the loss needs, (R, P, H): each row's from its prompt's last
+        position on."""
+        step_P = torch.arange(max(self.target_AT.shape[1], 1), device=hidden_RLH.device)
+        position_RP = (self.last_R[rows][:, None] + step_P).clamp(max=hidden_RLH.shape[1] - 1)
+        return hidden_RLH[torch.arange(len(position_RP), device=hidden_RLH.device)[:, None], position_RP]
+
+    def scores(self, network: Network, final_RPH: Tensor) -> Tensor:
+        """Each candidate's score, (E, C), float64, minus its prior: its log-probability up to what all candidates of an
+        example have in common; -inf where an example has fewer candidates."""
+        if self.one_token:
+            score_EC = network.head(final_RPH[:, 0])
+        else:
+            score_A, _ = self._candidates(network, final_RPH)
+            there_EC = torch.arange(int(self.answers_E.max()), device=score_A.device) < self.answers_E[:, None]
+            score_EC = score_A.new_full(there_EC.shape, float("-inf")).masked_scatter(there_EC, score_A)
+        return score_EC - self.prior_C if len(self.prior_C) else score_EC
+
+    def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
+        """Each example's part of the loss, (E,), float64: the cross-entropy over its candidates, or the sum of the
+        cross-entropies of its written answer's tokens."""
+        if self.written:
+            return -self._candidates(network, final_RPH)[0]
+        return F.cross_entropy(self.scores(network, final_RPH), self.label_E, reduction="none")
+
+    def judged(self, network: Network, final_RPH: Tensor) -> Judged:
+        """Right is an example whose right candidate has the largest score, or whose answer greedy decoding writes token
+        by token, its end included."""
+        if self.written:
+            log_p_E, greedy_E = self._candidates(network, final_RPH)
+            return Judged(-float(log_p_E.sum()), float(self.weights.sum()), int(greedy_E.sum()))
+        score_EC = self.scores(network, final_RPH)
+        loss = float(F.cross_entropy(score_EC, self.label_E, reduction="sum"))
+        return Judged(loss, float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
+
+    @property
+    def _tokens_A(self) -> Tensor:
+        return (self.target_AT != NO_TOKEN).sum(dim=1)
+
+    @property
+    def _row_of_A(self) -> Tensor:
+        """Each candidate's row among all rows."""
+        return _starts(self.rows_E)[_owners(self.answers_E)] + self.row_A
+
+    def _candidates(self, network: Network, final_RPH: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each candidate the sum of its tokens' log-probabilities, float64, and whether greedy decoding writes it:
+        (A,) each."""
+        answer_K, step_K = torch.nonzero(self.target_AT != NO_TOKEN, as_tuple=True)
+        place_K = self._row_of_A[answer_K] * self.target_AT.shape[1] + step_K
+        place_S, state_K = torch.unique(place_K, return_inverse=True)
+        state_SH, token_K = final_RPH.flatten(0, 1)[place_S], self.target_AT[answer_K, step_K]
+        log_p_K, largest_K = token_log_probabilities(network, state_SH, state_K, token_K)
+        log_p_A = log_p_K.new_zeros(len(self.target_AT)).index_add(0, answer_K, log_p_K)
+        missed_A = torch.zeros(len(log_p_A), dtype=torch.int64, device=log_p_A.device)
+        return log_p_A, missed_A.index_add(0, answer_K, (~largest_K).long()) == 0
+
+
+def token_log_probabilities(
+    network: Network, hidden_SH: Tensor, state_K: Tensor, token_K: Tensor
+) -> tuple[Tensor, Tensor]:
+    """log p(token k | state k) over the whole vocabulary, float64, and whether no other token has a larger one: (K,)
+    each. ``state_K`` says which of the states each token follows."""
+    total_S = torch.full((len(hidden_SH),), float("-inf"), dtype=torch.float64, device=hidden_SH.device)
+    best_S, logit_K = total_S, torch.zeros(len(token_K), dtype=torch.float64, device=hidden_SH.device)
+    for start, logits_SV in _pieces(network, hidden_SH):
+        total_S = torch.logaddexp(total_S, logits_SV.logsumexp(dim=1))
+        best_S = torch.maximum(best_S, logits_SV.detach().amax(dim=1))
+        here_K = torch.nonzero((token_K >= start) & (token_K < start + logits_SV.shape[1]))[:, 0]
+        logit_K = logit_K.index_copy(0, here_K, logits_SV[state_K[here_K], token_K[here_K] - start])
+    return logit_K - total_S[state_K], logit_K >= best_S[state_K]
+
+
+def _pieces(network: Network, hidden_SH: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Logits of the vocabulary, (S, V) of V rows at a time, and the first of these rows: neither all logits nor a
+    float64 copy of the whole head is ever held."""
+    states, width = hidden_SH.shape
+    count = max(_LEAST_PIECE, min(_PIECE_LOGITS // max(states, 1), _PIECE_HEAD // width))
+    for token_ids_V in torch.arange(network.vocabulary_size, device=hidden_SH.device).split(count):
+        yield int(token_ids_V[0]), network.vocabulary_logits(hidden_SH, token_ids_V)
+
+
+def padded(sequences: Sequence[Tokens], length: int, value: int) -> np.ndarray:
+    """The sequences as one table, int64, filled up on the right."""
+    table = np.full((len(sequences), length), value, dtype=np.int64)
+    for row, tokens in enumerate(sequences):
+        table[row, : len(tokens)] = tokens
+    return table
+
+
+@functools.lru_cache(maxsize=64)
+def _paths(candidates: tuple[tuple[int, ...], ...]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """What must stand behind the prompt to predict every token of the candidates: each candidate without its last
+    token, unless a longer one begins with that. And of each candidate the path that serves it."""
+    paths: list[tuple[int, ...]] = []
+    for path in sorted({candidate[:-1] for candidate in candidates}, key=lambda path: (-len(path), path)):
+        if not any(longer[: len(path)] == path for longer in paths):
+            paths.append(path)
+    serves = [[path[: len(candidate) - 1] == candidate[:-1] for path in paths] for candidate in candidates]
+    return paths, [row.index(True) for row in serves]
+
+
+def _as_wide(tables: Sequence[Tensor], value: int) -> list[Tensor]:
+    """Tables of (rows, columns), filled up on the right to the widest."""
+    widest = max(table.shape[1] for table in tables)
+    return [F.pad(table, (0, widest - table.shape[1]), value=value) for table in tables]
+
+
+def _starts(count_E: Tensor) -> Tensor:
+    """Where each example's part starts."""
+    return count_E.cumsum(0) - count_E
+
+
+def _owners(count_E: Tensor) -> Tensor:
+    """The example that each row, or candidate, belongs to."""
+    return torch.repeat_interleave(torch.arange(len(count_E), device=count_E.device), count_E)
+
+
+def _parts(count_E: Tensor, index_B: Tensor) -> Tensor:
+    """The rows, or candidates, of the given examples."""
+    taken_B = count_E[index_B]
+    shift_B = _starts(count_E)[index_B] - _starts(taken_B)
+    return torch.repeat_interleave(shift_B, taken_B) + torch.arange(int(taken_B.sum()), device=count_E.device)

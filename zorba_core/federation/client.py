@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation import messages
 from zorba_core.federation.client_settings import ClientSettings

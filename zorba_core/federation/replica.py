@@ -24,7 +24,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import RunConfig

@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
+from zorba_core.engine.rows import Rows
 from zorba_core.federation.replica import Replica
 from zorba_core.files import atomic_path, remove_leftovers
 
@@ -36,7 +36,7 @@ class ReplicaStore:
         self._write(_REPLICA, weights, {"run": run, "seat": f"{seat}", **stands})
 
     def save_rows(self, rows: Rows, run: str, seat: int) -> None:
-        self._write(_ROWS, to_tensors(rows), {"run": run, "seat": f"{seat}"})
+        self._write(_ROWS, rows.tensors(), {"run": run, "seat": f"{seat}"})
 
     def state(self) -> dict[str, str]:
         """What the file of the replica says of it; empty where there is none that can be read."""
@@ -45,7 +45,7 @@ class ReplicaStore:
     def rows(self, run: str, seat: int) -> Rows | None:
         """The client's rows as kept for this run, or None."""
         fits = self._metadata(_ROWS) == {"run": run, "seat": f"{seat}"}
-        return from_tensors(load_file(self.folder / _ROWS)) if fits else None
+        return Rows(**load_file(self.folder / _ROWS)) if fits else None
 
     @torch.no_grad()
     def restore(self, replica: Replica, run: str, seat: int) -> bool:

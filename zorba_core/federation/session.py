@@ -20,7 +20,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, printable
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import plan_from_note

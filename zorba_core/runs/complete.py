@@ -11,7 +11,7 @@ from typing import Any
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import LocalRounds, Rounds, run_rounds
 from zorba_core.engine.records import RoundEntry
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import method_facts

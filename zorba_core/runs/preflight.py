@@ -42,7 +42,7 @@ from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.planning.methods import method_facts
 

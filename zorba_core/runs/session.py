@@ -33,7 +33,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit, check_model
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import check_folder, named_in_errors, readable_as_usual

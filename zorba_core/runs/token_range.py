@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.choice_rows import ChoiceRows
-from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.text_rows import TextRows
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, in_short
 
 
@@ -27,24 +24,10 @@ def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Ro
         InvalidInputError: a token has no row in the embeddings or in the head; names the model and the token.
     """
     rows = min(network.vocabulary_size, len(network.model.get_input_embeddings().weight))
-    largest = max((_largest(part) for part in parts), default=-1)
+    largest = max(part.largest_token if isinstance(part, Rows) else max(map(int, part), default=-1) for part in parts)
     if largest >= rows:
         raise InvalidInputError(
             f"model {tokenizer.name_or_path}: its tokenizer has {len(tokenizer)} tokens and its weights have rows for "
             f"{rows}; token {largest} ({in_short(tokenizer.convert_ids_to_tokens(largest))}) occurs and has none: "
             "restore the tokenizer's files from a copy, or give a model with its own tokenizer"
         )
-
-
-def _largest(part: Rows | Sequence[int]) -> int:
-    if isinstance(part, TextRows):
-        return _most(part.token_ids_RL, part.target_RT)
-    if isinstance(part, ChoiceRows):
-        return _most(part.token_ids_RL, part.token_K4[:, 2])
-    if hasattr(part, "token_ids_RL"):
-        return _most(part.token_ids_RL)
-    return max(map(int, part), default=-1)
-
-
-def _most(*tensors: Tensor) -> int:
-    return max((int(tensor.max()) for tensor in tensors if tensor.numel()), default=-1)

@@ -29,9 +29,7 @@ from zorba_core.files import write_json, write_text
 from zorba_core.runs.threads import usable_cores
 
 
-def start_training(
-    runs_folder: Path, allocation: Allocation | None, options: dict[str, Any], *, title: str
-) -> Job:
+def start_training(runs_folder: Path, allocation: Allocation | None, options: dict[str, Any], *, title: str) -> Job:
     """Start ``zorba train``.
 
     Args:

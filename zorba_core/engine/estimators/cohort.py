@@ -32,7 +32,7 @@ from zorba_core.engine.blocks import SAME_BITS_ROWS, Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.products import rows_of_a_step
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
 # wider middle of a block, in a core's second-level cache (400 rows of opt-mini at once took half as long again), but
@@ -100,7 +100,7 @@ class _Group:
     piece_rows: int
     alone: bool  # a client's rows go through on their own
     hidden_RLH: Tensor
-    final_R: Tensor  # of the last block's output, what the loss reads
+    final_RPH: Tensor  # of the last block's output, what the loss reads
     start_RLH: Tensor  # the hidden states before each row's first active block
 
 
@@ -119,15 +119,15 @@ class Cohort:
         self._network = network
         self._rows_N = np.array([len(batch.token_ids_RL) for batch in batches_N])
         self._weight_N = np.array([batch.weights.sum() for batch in batches_N])
-        clients_by_shape: dict[tuple[str, int, int], list[int]] = {}
+        clients_by_shape: dict[tuple[int, int], list[int]] = {}
         for n in np.lexsort(A_MN):  # clients with the same blocks stand together: their rows are then a plain slice
             rows, length = batches_N[n].token_ids_RL.shape
             # Too few positions for the same bits in company: such a client's rows go through on their own.
             alone = rows if rows * length < SAME_BITS_ROWS else 0
-            clients_by_shape.setdefault((type(batches_N[n]).__name__, length, alone), []).append(int(n))
+            clients_by_shape.setdefault((length, alone), []).append(int(n))
         self._groups = [
             self._group([batches_N[n] for n in clients], clients, alone)
-            for (_, _, alone), clients in sorted(clients_by_shape.items())
+            for (_, alone), clients in sorted(clients_by_shape.items())
         ]
 
     def _group(self, batches: list[Rows], clients: list[int], alone: int) -> _Group:
@@ -139,7 +139,7 @@ class Cohort:
             piece_rows=alone or rows_at_once(self._network, hidden_RLH.shape[1]),
             alone=bool(alone),
             hidden_RLH=hidden_RLH,
-            final_R=torch.empty_like(batch.read(hidden_RLH)),
+            final_RPH=torch.empty_like(batch.read(hidden_RLH)),
             start_RLH=torch.empty_like(hidden_RLH),
         )
 
@@ -174,7 +174,7 @@ class Cohort:
         for group, rows in pieces:
             hidden_RLH = self._network.run_block(block, group.hidden_RLH[rows])
             if block == self._network.num_blocks - 1:
-                group.final_R[rows] = group.batch.read(hidden_RLH, rows)
+                group.final_RPH[rows] = group.batch.read(hidden_RLH, rows)
             elif hidden_RLH.shape == group.hidden_RLH.shape:  # of all rows: not copied
                 group.hidden_RLH = hidden_RLH.to(group.hidden_RLH.dtype)
             else:
@@ -184,7 +184,7 @@ class Cohort:
         for group, rows in pieces:
             hidden_RLH = self._network.run_block_without_weights(group.hidden_RLH[rows])
             if block == self._network.num_blocks - 1:
-                group.final_R[rows] = group.batch.read(hidden_RLH, rows)
+                group.final_RPH[rows] = group.batch.read(hidden_RLH, rows)
             else:
                 group.hidden_RLH[rows] = hidden_RLH
 
@@ -192,8 +192,8 @@ class Cohort:
         """F_n of every client where its rows stand now, after the last block: (N,), float64."""
         sum_N = np.zeros(len(self._rows_N))
         for group in self._groups:
-            loss_E = group.batch.losses(self._network, group.final_R).cpu().numpy()
-            client_E = group.client_R[group.batch.example_rows]
+            loss_E = group.batch.losses(self._network, group.final_RPH).cpu().numpy()
+            client_E = group.client_R[group.batch.first_row_E]
             sum_N += np.bincount(client_E, weights=loss_E, minlength=len(sum_N))
         return sum_N / self._weight_N
 

@@ -34,7 +34,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.products import put_product
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 
 TABLE_BYTES = 2**29  # of the gradients that are held at once, unless a single client's are more
 # Positions that go through the blocks together: more would not make a core faster, and the backward pass keeps them.

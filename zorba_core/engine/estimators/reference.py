@@ -25,7 +25,7 @@ from torch import Tensor
 
 from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.schedule import lr_of_round
 
 

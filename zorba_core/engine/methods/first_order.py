@@ -24,7 +24,7 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import Method
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.schedule import lr_of_round
 from zorba_core.errors import RunError
 

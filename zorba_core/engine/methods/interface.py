@@ -51,7 +51,7 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Rows
 from zorba_core.engine.schedule import lr_of_round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError

@@ -21,8 +21,7 @@ from zorba_core.data.task import CLIENT
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import choose_rows, evaluate
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError, one_line
 from zorba_core.runs.folder import Run, read_request
 from zorba_core.runs.resume import check_rows
@@ -212,7 +211,7 @@ def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple
     names = facts.get("clients") or range(len(chosen_N))
     client_R = [name for name, chosen in zip(names, chosen_N, strict=True) for _ in chosen]
     some = rows.train.rows(np.concatenate(chosen_N))
-    label_R = (some.label_R if isinstance(some, Encoded) else some.label_E).numpy()
+    label_R = some.label_E.numpy()
     with tuned.in_use():
         networks = [tuned.network, tuned.base()] if base else [tuned.network]
         after, *before = (

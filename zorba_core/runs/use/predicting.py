@@ -15,10 +15,8 @@ import pandas as pd
 from zorba_core.data.encode import count_cuts, encode, encode_prompts
 from zorba_core.data.task import TableRows
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.evaluation import label_log_probabilities
-from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.runs.folder import Run
 from zorba_core.runs.generation import MAX_NEW_TOKENS, generate
 from zorba_core.runs.run_task import task_of
@@ -147,7 +145,7 @@ def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Rows, int]:
     return rows, count_cuts(task, frame, tokenizer, seq_len)["prompts_cut"]
 
 
-def label_probabilities(network: Blocks, rows: Encoded | ChoiceRows) -> np.ndarray:
+def label_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
     """Probability of each label, or option, among those of its row, (R, C), float64."""
     return np.exp(label_log_probabilities(network, rows))
 

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.load import DATA_VARIABLE, data_folder, load_split
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.errors import MissingDataError
 from zorba_core.study.base_model.recipe import BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import START_ID
@@ -101,7 +101,7 @@ def window_batches(window_WL: torch.Tensor, rows: int) -> Iterator[torch.Tensor]
         yield window_WL[index_B]
 
 
-def task_batches(encoded: Encoded, rows: int, seed: int, pool: int = 16) -> Iterator[Encoded]:
+def task_batches(encoded: Rows, rows: int, seed: int, pool: int = 16) -> Iterator[Rows]:
     """Batches of prompts of like length, cut to their longest: little of a batch is padding.
 
     Each epoch is a new order; ``pool`` batches at a time are sorted by length, and handed out in random order.
@@ -115,14 +115,9 @@ def task_batches(encoded: Encoded, rows: int, seed: int, pool: int = 16) -> Iter
             piece = piece[np.argsort(encoded.last_R[piece].numpy(), kind="stable")]
             batches = [piece[at : at + rows] for at in range(0, len(piece) - rows + 1, rows)]
             for index in rng.permutation(len(batches)):
-                yield trimmed(encoded.rows(batches[index]))
+                yield encoded.rows(batches[index]).to("cpu")
 
 
-def rows_of(encoded: Encoded, tokens: int) -> int:
+def rows_of(encoded: Rows, tokens: int) -> int:
     """How many prompts of mean length make up ``tokens`` tokens."""
     return max(1, round(tokens / (1.0 + float(encoded.last_R.double().mean()))))
-
-
-def trimmed(batch: Encoded) -> Encoded:
-    """The same prompts without the padding that no row needs."""
-    return Encoded(batch.token_ids_RL[:, : int(batch.last_R.max()) + 1], batch.last_R, batch.label_R)

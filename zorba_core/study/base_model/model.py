@@ -18,8 +18,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalL
 from zorba_core.data.encode import encode, label_token_ids
 from zorba_core.data.load import load_split
 from zorba_core.data.task import TASKS, Task
-from zorba_core.engine.rows import Encoded
-from zorba_core.study.base_model.corpus import rows_of, task_batches, trimmed, window_batches
+from zorba_core.engine.rows import Rows
+from zorba_core.study.base_model.corpus import rows_of, task_batches, window_batches
 from zorba_core.study.base_model.optimizer import BaseOptimizer
 from zorba_core.study.base_model.recipe import BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID
@@ -94,7 +94,7 @@ def blocks_of(model: BaseModel) -> nn.ModuleList:
     return (model.model.decoder if isinstance(model, OPTForCausalLM) else model.model).layers
 
 
-def donor_prompts(recipe: BaseModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Encoded]:
+def donor_prompts(recipe: BaseModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Rows]:
     """Base rows of every task in the mixture, as prompts."""
     return {
         name: encode(TASKS[name], load_split(name, "base"), tokenizer, recipe.seq_len)
@@ -107,7 +107,7 @@ def train(
     model: BaseModel,
     recipe: BaseModelRecipe,
     window_WL: torch.Tensor,
-    prompts: dict[str, Encoded],
+    prompts: dict[str, Rows],
     donor_ids: dict[str, torch.Tensor],
     seed: int,
     progress: ReportStep,
@@ -154,26 +154,26 @@ def language_loss(model: BaseModel, token_ids_BL: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits_BLV.flatten(0, 1), token_ids_BL[:, 1:].flatten())
 
 
-def answer_hidden(model: BaseModel, batch: Encoded) -> torch.Tensor:
+def answer_hidden(model: BaseModel, batch: Rows) -> torch.Tensor:
     """The final hidden state from which the answer is read, (B, H)."""
     hidden_BLH = model.model(input_ids=batch.token_ids_RL).last_hidden_state
     return hidden_BLH[torch.arange(len(batch)), batch.last_R]
 
 
-def answer_loss(model: BaseModel, batch: Encoded, word_ids_C: torch.Tensor) -> torch.Tensor:
+def answer_loss(model: BaseModel, batch: Rows, word_ids_C: torch.Tensor) -> torch.Tensor:
     """Negative log-likelihood of the answer among all words of the vocabulary."""
-    return functional.cross_entropy(model.lm_head(answer_hidden(model, batch)), word_ids_C[batch.label_R])
+    return functional.cross_entropy(model.lm_head(answer_hidden(model, batch)), word_ids_C[batch.label_E])
 
 
 @torch.no_grad()
-def accuracy(model: BaseModel, encoded: Encoded, word_ids_C: torch.Tensor, rows: int = 256) -> float:
+def accuracy(model: BaseModel, encoded: Rows, word_ids_C: torch.Tensor, rows: int = 256) -> float:
     """Share of prompts whose most likely answer, among the C label words, is the right one."""
     head_CH = model.lm_head.weight[word_ids_C]
     order = torch.argsort(encoded.last_R, stable=True)
     right = 0
     for index_B in order.split(rows):
-        batch = trimmed(encoded.rows(index_B))
-        right += int((answer_hidden(model, batch) @ head_CH.T).argmax(1).eq(batch.label_R).sum())
+        batch = encoded.rows(index_B).to("cpu")
+        right += int((answer_hidden(model, batch) @ head_CH.T).argmax(1).eq(batch.label_E).sum())
     return right / len(encoded)
 
 
@@ -190,7 +190,7 @@ def first_order_ceiling(
     batches = task_batches(encoded, rows_of(encoded, recipe.first_order_tokens), seed)
     for _ in range(steps):
         batch = next(batches)
-        loss = functional.cross_entropy(answer_hidden(model, batch) @ head_CH.T, batch.label_R)
+        loss = functional.cross_entropy(answer_hidden(model, batch) @ head_CH.T, batch.label_E)
         grads = torch.autograd.grad(loss, blocks)
         for weight, grad in zip(blocks, grads, strict=True):
             weight.grad = grad

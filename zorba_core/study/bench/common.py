@@ -19,7 +19,7 @@ import torch
 from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.engine import products
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.study.bench.settings import BenchSettings
 
 LR = 1e-7  # so small that the timed model stays what it was
@@ -53,7 +53,7 @@ def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocatio
     }
 
 
-def client_batches(settings: BenchSettings, vocabulary: int) -> list[Encoded]:
+def client_batches(settings: BenchSettings, vocabulary: int) -> list[Rows]:
     """Rows of random tokens, ``seq_len`` long."""
     generator = stream("bench-rows", settings.seed)
     batches = []
@@ -61,8 +61,8 @@ def client_batches(settings: BenchSettings, vocabulary: int) -> list[Encoded]:
         token_ids_BL = generator.integers(3, vocabulary, (settings.batch_size, settings.seq_len))
         last_B = np.full(settings.batch_size, settings.seq_len - 1)
         label_B = generator.integers(0, len(LABEL_IDS), settings.batch_size)
-        rows = Encoded(*(torch.from_numpy(part) for part in (token_ids_BL, last_B, label_B)))
-        batches.append(rows.trimmed(settings.device))
+        rows = Rows.of_words(*(torch.from_numpy(part) for part in (token_ids_BL, last_B, label_B)))
+        batches.append(rows.to(settings.device))
     return batches
 
 

@@ -20,7 +20,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.reference import Estimate, estimate
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.rows import Rows
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
 from zorba_core.runs.session import use_threads
@@ -106,7 +106,7 @@ def _started(A_MN: np.ndarray, settings: BenchSettings) -> np.ndarray:
 
 @torch.no_grad()
 def _plain_passes(
-    network: Blocks, batches_N: list[Encoded], started_M: np.ndarray, num_directions: int, piece: int
+    network: Blocks, batches_N: list[Rows], started_M: np.ndarray, num_directions: int, piece: int
 ) -> None:
     everything = batches_N[0].joined(batches_N, network.device)
     token_ids_RL, everyone = everything.token_ids_RL, len(everything)
@@ -120,4 +120,4 @@ def _plain_passes(
                     hidden = network.run_block(m, hidden)
                 elif rows > 0:  # the values do not matter here, the work does
                     network.run_block(m, hidden[:rows])
-            network.head(everything.read(hidden, slice(start, stop)))
+            network.head(everything.read(hidden, slice(start, stop))[:, 0])

@@ -1,8 +1,7 @@
-"""Rows whose answers have several tokens: each estimator against the reference, and against transformers' own loss."""
+"""Label words, options and written answers: each estimator against the reference, and transformers' own loss."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -12,31 +11,24 @@ from torch.nn import functional as F
 
 from tests.engine.forward_mode import estimate_jvp
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import batch_loss, estimate
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities
-from zorba_core.engine.row_kinds import from_tensors, to_tensors
-from zorba_core.engine.rows import Encoded
-from zorba_core.engine.text_rows import NO_TOKEN, TextRows
+from zorba_core.engine.rows import Rows, token_log_probabilities
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.generation import generate_tokens
 
 SEEDS = [4, 2**32 - 1]
+SIZES = (2, 9), (1, 6)  # of prompts and written answers
+WORDS = [11, 250, 3]
 
 
-def text_rows(rows: int, seed: int) -> TextRows:
+def written_rows(rows: int, seed: int) -> Rows:
     rng = np.random.default_rng(seed)
-    prompt_R, answer_R = rng.integers(2, 9, rows), rng.integers(1, 6, rows)
-    ids_RL = np.zeros((rows, 16), dtype=np.int64)
-    target_RT = np.full((rows, 7), NO_TOKEN)
-    for row, (prompt, answer) in enumerate(zip(prompt_R, answer_R, strict=True)):
-        tokens = rng.integers(2, 400, prompt + answer)
-        ids_RL[row, : len(tokens) - 1] = tokens[:-1]
-        target_RT[row, :answer] = tokens[prompt:]
-    return TextRows(torch.from_numpy(ids_RL), torch.from_numpy(prompt_R - 1), torch.from_numpy(target_RT)).trimmed()
+    prompts, answers = ([rng.integers(2, 400, rng.integers(*size)).tolist() for _ in range(rows)] for size in SIZES)
+    return Rows.of(prompts, [[answer] for answer in answers], np.zeros(rows), seq_len=16, pad_id=0).to("cpu")
 
 
 def choices(rows: int, seed: int) -> tuple[list[list[int]], list[list[tuple[int, ...]]], np.ndarray]:
@@ -47,30 +39,32 @@ def choices(rows: int, seed: int) -> tuple[list[list[int]], list[list[tuple[int,
     return [rng.integers(2, 400, rng.integers(2, 9)).tolist() for _ in range(rows)], answers, rng.integers(0, 2, rows)
 
 
-def choice_rows(rows: int, seed: int) -> ChoiceRows:
-    return ChoiceRows.of(*choices(rows, seed), seq_len=16, pad_id=0).trimmed()
+def choice_rows(rows: int, seed: int) -> Rows:
+    return Rows.of(*choices(rows, seed), seq_len=16, pad_id=0).to("cpu")
 
 
-MAKERS = [text_rows, choice_rows]
+def word_rows(rows: int, seed: int) -> Rows:
+    prompts, _, label_E = choices(rows, seed)
+    return Rows.of(prompts, None, label_E, seq_len=16, pad_id=0).to("cpu")
 
 
-def own_loss(network: Blocks, rows: TextRows) -> float:
+MAKERS = [written_rows, choice_rows, word_rows]
+
+
+def own_loss(network: Blocks, rows: Rows) -> float:
     """transformers' loss of the whole sequences, their prompts masked."""
-    length = int(rows.length_E.max()) + 1
-    ids_RL = torch.zeros(len(rows), length, dtype=torch.long)
+    ids_RL = F.pad(rows.token_ids_RL, (0, 1))
     labels_RL = torch.full_like(ids_RL, -100)
-    for row, (last, target_T) in enumerate(zip(rows.prompt_R.tolist(), rows.target_RT, strict=True)):
-        answer = target_T[target_T != NO_TOKEN]
-        ids_RL[row, : last + 1] = rows.token_ids_RL[row, : last + 1]
-        ids_RL[row, last + 1 : last + 1 + len(answer)] = answer
-        labels_RL[row, last + 1 : last + 1 + len(answer)] = answer
+    for row, (last, target_T, count) in enumerate(zip(rows.last_R, rows.target_AT, rows.weights, strict=True)):
+        answer = slice(int(last) + 1, int(last) + 1 + int(count))
+        ids_RL[row, answer] = labels_RL[row, answer] = target_T[: int(count)]
     return float(network.model(ids_RL, labels=labels_RL).loss)
 
 
 def test_the_loss_of_text_is_transformers_loss_of_labels(family, make_tiny_model):
     network = Blocks(make_tiny_model(family), [], dtype=torch.float64)
     for seed in range(3):
-        rows = text_rows(5, seed)
+        rows = written_rows(5, seed)
         assert batch_loss(network, rows) == pytest.approx(own_loss(network, rows), abs=1e-6)
         assert evaluate(network, rows, batch_size=2).loss == pytest.approx(own_loss(network, rows), abs=1e-6)
 
@@ -86,7 +80,7 @@ def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(famil
             log_p = logits_LV.log_softmax(dim=-1)[len(prompt) - 1 : -1]
             whole.append(sum(log_p[step, token] for step, token in enumerate(option)))
         scores.append(torch.stack(whole))
-    rows = ChoiceRows.of(prompts, answers, label_E, seq_len=16, pad_id=0)
+    rows = Rows.of(prompts, answers, label_E, seq_len=16, pad_id=0)
     log_p_EC = label_log_probabilities(network, rows, batch_size=3)
     for log_p_C, score_C in zip(log_p_EC, scores, strict=True):
         assert log_p_C[: len(score_C)] == pytest.approx(score_C.log_softmax(0).numpy(), abs=1e-6)
@@ -98,28 +92,34 @@ def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(famil
 
 
 def test_answers_of_one_token_cost_one_row_and_score_as_label_words_do(make_tiny_model):
-    words = [11, 250, 3]
-    network = Blocks(make_tiny_model("opt"), words, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), WORDS, dtype=torch.float64)
     prompts, _, _ = choices(5, 1)
     label_E = np.array([0, 2, 1, 1, 0])
-    rows = ChoiceRows.of(prompts, [[(word,) for word in words]] * 5, label_E, seq_len=12, pad_id=0)
-    assert len(rows.token_ids_RL) == 5
-    one = Encoded(rows.token_ids_RL, rows.prompt_R, torch.from_numpy(label_E))
-    assert batch_loss(network, rows) == pytest.approx(batch_loss(network, one), abs=1e-12)
-    assert label_log_probabilities(network, rows) == pytest.approx(label_log_probabilities(network, one), abs=1e-12)
+    rows = Rows.of(prompts, [[(word,) for word in WORDS]] * 5, label_E, seq_len=12, pad_id=0)
+    words = Rows.of(prompts, None, label_E, seq_len=12, pad_id=0)
+    assert words.one_token
+    assert not rows.one_token
+    assert rows.token_ids_RL.equal(words.token_ids_RL)
+    assert batch_loss(network, rows) == pytest.approx(batch_loss(network, words), abs=1e-12)
+    assert label_log_probabilities(network, rows) == pytest.approx(label_log_probabilities(network, words), abs=1e-12)
+
+
+def test_the_fingerprint_of_label_words_is_that_of_earlier_versions():
+    rows = Rows.of([[7, 8], [9]], None, np.array([1, 0]), seq_len=4, pad_id=1)
+    assert rows.sha256() == "f0de36b9ffa9087261faaec8002052611d602c418b37d5f459ae5405eeca0de4"
 
 
 def test_answers_that_start_alike_share_a_row():
     """Each prompt is run once for each path to a last branching: 3 4 and 5, not once for each of six answers."""
     answers = [(2,), (3, 2), (3, 4, 2), (3, 4, 3), (5, 2), (5, 3)]
-    rows = ChoiceRows.of([[7, 8]], [answers], np.array([0]), seq_len=4, pad_id=0)
+    rows = Rows.of([[7, 8]], [answers], np.array([0]), seq_len=4, pad_id=0)
     assert rows.token_ids_RL.tolist() == [[7, 8, 3, 4], [7, 8, 5, 0]]
 
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_the_cohort_is_the_reference_for_every_family(family, make_tiny_model, make, inactive):
-    network = Blocks(make_tiny_model(family), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model(family), WORDS, dtype=torch.float64)
     batches_N = [make(3 + n % 2, n) for n in range(5)]
     A_MN = np.random.default_rng(1).random((3, 5)) < 0.6
     directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
@@ -134,7 +134,7 @@ def test_the_cohort_is_the_reference_for_every_family(family, make_tiny_model, m
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_one_backward_pass_gives_the_derivatives_of_forward_mode(family, make_tiny_model, make, inactive):
-    network = Blocks(make_tiny_model(family), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model(family), WORDS, dtype=torch.float64)
     batches_N = [make(3 + n % 2, n) for n in range(4)]
     A_MN = np.random.default_rng(1).random((3, 4)) < 0.6
     directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
@@ -148,31 +148,28 @@ def test_one_backward_pass_gives_the_derivatives_of_forward_mode(family, make_ti
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_rows_of_every_kind_are_chosen_joined_and_stored_without_change(make_tiny_model, make):
-    network = Blocks(make_tiny_model("opt"), [], dtype=torch.float64)
+def test_rows_are_chosen_joined_and_stored_without_change(make_tiny_model, make):
+    network = Blocks(make_tiny_model("opt"), WORDS, dtype=torch.float64)
     rows = make(6, 3)
     loss_E = rows.losses(network, network(rows))
-    picked = rows.rows(np.array([4, 1, 1])).trimmed()
+    picked = rows.rows(np.array([4, 1, 1])).to("cpu")
     assert torch.allclose(picked.losses(network, network(picked)), loss_E[[4, 1, 1]], atol=1e-12)
-    joined = rows.joined([picked, make(2, 9), rows])
+    joined = Rows.joined([picked, make(2, 9), rows])
     assert len(joined) == 11
     assert torch.allclose(joined.losses(network, network(joined))[-6:], loss_E, atol=1e-12)
     assert joined.weights.tolist()[-6:] == rows.weights.tolist()
-    assert rows.joined([rows.rows([place]) for place in range(6)]).sha256() == rows.sha256()
-    again = from_tensors(to_tensors(rows))
-    assert type(again) is type(rows)
-    assert again.sha256() == rows.sha256()
-    assert from_tensors({"ids": rows.token_ids_RL}) is None
+    assert Rows.joined([rows.rows([place]) for place in range(6)]).sha256() == rows.sha256()
+    assert Rows(**rows.tensors()).sha256() == rows.sha256()
 
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_elsewhere_than_on_a_cpu_lengths_are_whole_steps(make):
     rows = make(6, 3)
     length = rows.token_ids_RL.shape[1]
-    longer = replace(rows, token_ids_RL=torch.nn.functional.pad(rows.token_ids_RL, (0, 50)))
-    assert longer.trimmed().token_ids_RL.shape[1] == length
-    assert longer.trimmed("meta").token_ids_RL.shape[1] == 32 * -(-length // 32)
-    assert rows.trimmed("meta").token_ids_RL.shape[1] == length  # no more than there are
+    longer = replace(rows, token_ids_RL=F.pad(rows.token_ids_RL, (0, 50)))
+    assert longer.to("cpu").token_ids_RL.shape[1] == length
+    assert longer.to("meta").token_ids_RL.shape[1] == 32 * -(-length // 32)
+    assert rows.to("meta").token_ids_RL.shape[1] == length  # no more than there are
 
 
 def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):
@@ -182,12 +179,8 @@ def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):
     written = generate_tokens(network, prompts, max_new_tokens=4, end=None)
     assert [len(tokens) for tokens in written] == [4] * 8
     right = [0, 1, 1, 0, 1, 1, 0, 1]
-    target_RT = torch.tensor(
-        [[*tokens[:-1], tokens[-1] if hit else 399] for tokens, hit in zip(written, right, strict=True)]
-    )
-    ids = [[*prompt, *target[:-1]] for prompt, target in zip(prompts, target_RT.tolist(), strict=True)]
-    ids_RL = torch.tensor([row + [0] * (16 - len(row)) for row in ids])
-    rows = TextRows(ids_RL, torch.tensor([len(prompt) - 1 for prompt in prompts]), target_RT)
+    answers = [[[*tokens[:-1], tokens[-1] if hit else 399]] for tokens, hit in zip(written, right, strict=True)]
+    rows = Rows.of(prompts, answers, np.zeros(8), seq_len=16, pad_id=0)
     judged = evaluate(network, rows, batch_size=3)
     assert (judged.accuracy, judged.metric) == (5 / 8, "exact_match")
     assert judged.perplexity == pytest.approx(np.exp(judged.loss))
@@ -207,17 +200,14 @@ def test_what_is_written_ends_at_the_end_token_and_does_not_depend_on_the_prompt
 
 
 def test_log_probabilities_do_not_depend_on_the_pieces_they_are_computed_in(make_tiny_model, monkeypatch):
-    from zorba_core.engine import vocabulary
-
     network = Blocks(make_tiny_model("opt"), [], dtype=torch.float64)
     hidden_SH = torch.randn(7, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    state_K, token_K = torch.tensor([6, 0, 0, 3, 6, 2]), torch.tensor([399, 0, 255, 256, 3, 17])
     logits_SV = network.vocabulary_logits(hidden_SH, torch.arange(network.vocabulary_size))
+    likeliest = int(logits_SV[2].argmax())
+    state_K, token_K = torch.tensor([6, 0, 0, 3, 6, 2]), torch.tensor([399, 0, 255, 256, 3, likeliest])
     expected_K = F.log_softmax(logits_SV, dim=1)[state_K, token_K]
-    for states, piece in itertools.product((2, 4096), (1, 2**22)):
-        monkeypatch.setattr(vocabulary, "_STATES_AT_ONCE", states)
-        monkeypatch.setattr(vocabulary, "_PIECE_LOGITS", piece)
-        assert torch.allclose(
-            vocabulary.log_probabilities(network, hidden_SH, state_K, token_K), expected_K, atol=1e-12
-        )
-        assert torch.equal(vocabulary.most_likely(network, hidden_SH), logits_SV.argmax(dim=1))
+    for piece in (1, 2**22):
+        monkeypatch.setattr("zorba_core.engine.rows._PIECE_LOGITS", piece)
+        log_p_K, largest_K = token_log_probabilities(network, hidden_SH, state_K, token_K)
+        assert torch.allclose(log_p_K, expected_K, atol=1e-12)
+        assert largest_K.tolist() == [False] * 5 + [True]
