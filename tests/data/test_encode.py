@@ -156,6 +156,15 @@ def test_label_words_of_several_tokens_make_choices_and_single_ones_stay_as_they
     assert unlabelled.token_ids_RL.equal(encoded.token_ids_RL)
 
 
+def test_rows_have_the_score_and_the_prior_of_their_task(tiny_tokenizer):
+    frame = pd.DataFrame({"text": ["the room was warm .", "the soup"], "label": [1, 0]})
+    task = replace(REVIEWS, label_words=("not good at all", "wonderfully good"), score="mean", prior=(0.5, -0.5))
+    encoded = encode(task, frame, tiny_tokenizer, 48)
+    assert encoded.divisor_A.tolist() == 2 * [*map(len, label_tokens(task, tiny_tokenizer))]
+    assert encoded.prior_C.tolist() == [0.5, -0.5]
+    assert encode(REVIEWS, frame, tiny_tokenizer, 48).prior_C.tolist() == []
+
+
 def test_prompts_to_write_after_leave_room_for_what_is_written(tiny_tokenizer):
     frame = questions(("the room was warm " * 30, ""), ("the soup", ""))
     prompts = encode_prompts(QUESTIONS, frame[["text"]], tiny_tokenizer, 40, max_new_tokens=8)

@@ -30,6 +30,8 @@ NO_LABELS = {"label_names": (), "label_words": ()}
         ({"kind": "regression"}, "kind 'regression' is none of labels, options, text"),
         ({"metric": "rouge_l"}, "metric 'rouge_l' is not for kind labels: use accuracy"),
         ({"chat": True}, "chat is not for kind labels"),
+        ({"score": "best"}, "score 'best' is none of sum, mean"),
+        ({"prior": (0.5,)}, "prior has 1 numbers and there are 2 labels"),
         ({"answer": "text"}, "answer is not for kind labels"),
         ({"kind": "options"}, "label_words is not for kind options"),
         ({"kind": "options", "label_words": (), "options": ("a",)}, "two different options or more"),

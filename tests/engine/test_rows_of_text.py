@@ -15,7 +15,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import batch_loss, estimate
-from zorba_core.engine.evaluation import evaluate, label_log_probabilities
+from zorba_core.engine.evaluation import evaluate, label_log_probabilities, label_prior
 from zorba_core.engine.rows import Rows, token_log_probabilities
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.generation import generate_tokens
@@ -102,6 +102,43 @@ def test_answers_of_one_token_cost_one_row_and_score_as_label_words_do(make_tiny
     assert rows.token_ids_RL.equal(words.token_ids_RL)
     assert batch_loss(network, rows) == pytest.approx(batch_loss(network, words), abs=1e-12)
     assert label_log_probabilities(network, rows) == pytest.approx(label_log_probabilities(network, words), abs=1e-12)
+
+
+@pytest.mark.parametrize("make", [choice_rows, word_rows])
+def test_a_prior_is_taken_out_of_loss_accuracy_and_probabilities(make_tiny_model, make):
+    network = Blocks(make_tiny_model("opt"), [*WORDS, 399], dtype=torch.float64)
+    rows = make(6, 0)
+    log_p_EC = label_log_probabilities(network, rows)
+    prior_C = np.linspace(-3.0, 4.0, log_p_EC.shape[1])
+    shifted_EC = torch.from_numpy(log_p_EC - prior_C).log_softmax(dim=1).numpy()
+    fair = replace(rows, prior_C=torch.from_numpy(prior_C))
+    assert label_log_probabilities(network, fair) == pytest.approx(shifted_EC, abs=1e-12)
+    judged, label_E = evaluate(network, fair), rows.label_E.numpy()
+    assert judged.loss == pytest.approx(-shifted_EC[np.arange(6), label_E].mean(), abs=1e-12)
+    assert judged.loss == pytest.approx(batch_loss(network, fair), abs=1e-12)
+    assert judged.accuracy == (shifted_EC.argmax(axis=1) == label_E).mean()
+
+
+def test_the_prior_of_label_words_is_their_mean_log_probability_among_each_other(make_tiny_model):
+    network = Blocks(make_tiny_model("opt"), WORDS, dtype=torch.float64)
+    rows = word_rows(200, 0)
+    prior_C = label_prior(network, rows)
+    assert prior_C == pytest.approx(label_log_probabilities(network, rows).mean(axis=0), abs=0.1)
+    again_C = label_prior(network, replace(rows, prior_C=torch.from_numpy(prior_C), label_E=rows.label_E * 0))
+    assert again_C.tolist() == prior_C.tolist()
+    few = rows.rows(np.arange(3))
+    assert label_prior(network, few) == pytest.approx(label_log_probabilities(network, few).mean(axis=0))
+
+
+def test_a_mean_score_does_not_punish_a_long_answer(make_tiny_model):
+    network = Blocks(make_tiny_model("opt"), [], dtype=torch.float64)
+    prompts, answers, label_E = choices(6, 0)
+    sums, means = (Rows.of(prompts, answers, label_E, 16, 0, mean=mean) for mean in (False, True))
+    sum_EC, mean_EC = (rows.scores(network, network(rows)).numpy() for rows in (sums, means))
+    for options, sum_C, mean_C in zip(answers, sum_EC, mean_EC, strict=True):
+        length_C = np.array([len(option) for option in options])
+        assert mean_C[: len(options)] == pytest.approx(sum_C[: len(options)] / length_C)
+    assert sums.sha256() != means.sha256()
 
 
 def test_the_fingerprint_of_label_words_is_that_of_earlier_versions():

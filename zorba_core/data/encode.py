@@ -37,7 +37,7 @@ def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
         raise InvalidInputError(f"task {task.name}: a label word is empty, in {list(words)}; leave no comma too many")
     if len(words) != task.num_classes or len(set(words)) != len(words):
         raise InvalidInputError(f"task {task.name} needs {task.num_classes} different label words, got {list(words)}")
-    return replace(task, label_words=tuple(words))
+    return replace(task, label_words=tuple(words), prior=())
 
 
 def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
@@ -138,7 +138,8 @@ def encode(
     tokens = [prompts.tokens(row, seq_len - prompts.fixed - reserve) for row, reserve in enumerate(reserve_R)]
     if task.kind == "labels" and all(len(pieces) == 1 for pieces in answers[0]):
         answers = None  # the network's label words
-    return Rows.of(tokens, answers, label_R, seq_len, _pad_id(tokenizer))
+    rows = Rows.of(tokens, answers, label_R, seq_len, _pad_id(tokenizer), mean=task.score == "mean")
+    return replace(rows, prior_C=torch.tensor(task.prior, dtype=torch.float64))
 
 
 def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ PLACE, CLIENT = "#place", "#client"  # columns of own rows: where each stands ("
 # Of each kind of task, the metrics that it is judged by; the first is the default.
 METRICS = {"labels": ("accuracy",), "options": ("accuracy",), "text": ("exact_match", "token_f1", "rouge_l")}
 METRIC_TITLES = {"accuracy": "accuracy", "exact_match": "exact match", "token_f1": "token F1", "rouge_l": "ROUGE-L"}
+SCORES = ("sum", "mean")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
@@ -146,6 +147,8 @@ class Task:
     prompt: str  # template over columns of the rows; the answer follows its end
     rows: TableRows | PublishedRows | MadeRows  # where its rows come from
     chat: bool = False  # kind text: the prompt is a user's turn where the tokenizer has a chat template
+    score: str = "sum"  # an answer's score: the sum of its tokens' log-probabilities, or their "mean"
+    prior: tuple[float, ...] = ()  # kind labels: subtracted from the labels' scores; empty: zeros
     target: float = 0.75  # a value of the metric worth reaching, where a page asks for one
     metric: str = ""  # what its curves show; default: accuracy, for kind text exact_match
 
@@ -168,8 +171,8 @@ class Task:
 
     def _problem(self) -> str:
         """What is wrong, and how to correct it; empty where all is well."""
-        strange = {"labels": ("options", "answer"), "options": ("label_words", "answer")}
-        strange["text"] = ("label_names", "label_words", "options")
+        strange = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior")}
+        strange["text"] = ("label_names", "label_words", "options", "prior")
         given = [field for field in strange[self.kind] if getattr(self, field)]
         if not _NAME.fullmatch(self.name):
             return "a name has lower-case letters, digits and single hyphens"
@@ -178,6 +181,8 @@ class Task:
         fields = self.text_columns
         if not fields or len({*fields}) < len(fields):
             return "the prompt must have fields such as {text}, the names of columns, each once"
+        if self.score not in SCORES:
+            return f"score {self.score!r} is none of {', '.join(SCORES)}"
         check = {"labels": self._wrong_labels, "options": self._wrong_options, "text": self._wrong_text}[self.kind]
         if (problem := check()) or self.metric in METRICS[self.kind]:
             return problem
@@ -194,6 +199,8 @@ class Task:
             return "label_names and label_words differ in number, or are fewer than two"
         if len(self.label_names) > MAX_LABELS:
             return f"{len(self.label_names):,} labels, and at most {MAX_LABELS:,} can be told apart; use kind text"
+        if len(self.prior) not in (0, len(self.label_names)):
+            return f"prior has {len(self.prior)} numbers and there are {len(self.label_names)} labels"
         return "" if len({*self.label_words}) == len(self.label_words) else "label words must all differ"
 
     def _wrong_options(self) -> str:

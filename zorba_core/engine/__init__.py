@@ -37,6 +37,7 @@ _HOME = {
     "evaluate": "evaluation",
     "init": "loop",
     "label_log_probabilities": "evaluation",
+    "label_prior": "evaluation",
     "run": "loop",
     "step": "loop",
     "update_blocks": "aggregation",

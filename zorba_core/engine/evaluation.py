@@ -6,7 +6,7 @@ Shapes: E examples, R rows, C answers that an example chooses among.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Rows
 
 BATCH_SIZE = 64  # rows that go through the blocks together
+PRIOR_ROWS = 96
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,21 @@ def label_log_probabilities(network: Blocks, rows: Rows, batch_size: int = BATCH
         part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()
         log_p_EC[chosen, : part.shape[1]] = part
     return log_p_EC
+
+
+def label_prior(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> np.ndarray:
+    """The model's own preference among the label words, (C,), float64: the mean over at most :data:`PRIOR_ROWS` rows
+    of each word's log-probability among them. The labels of ``rows`` play no part.
+
+    Zhao et al., Calibrate Before Use, 2021 (arXiv:2102.09690) estimate it from prompts without a text; rows of the
+    task are closer to what the model will read.
+
+    Args:
+        rows: of one set of label words.
+    """
+    chosen = np.unique(np.linspace(0, len(rows) - 1, PRIOR_ROWS).round().astype(int))
+    plain = replace(rows.rows(chosen), prior_C=rows.prior_C[:0])
+    return label_log_probabilities(network, plain, batch_size).mean(axis=0)
 
 
 def _in_batches(network: Blocks, rows: Rows, batch_size: int) -> Iterator[tuple[np.ndarray, Rows, Tensor]]:

@@ -11,11 +11,15 @@ over the examples E of client n. There are three cases.
 
 - Label words of one token each: all examples choose among the network's label words (:meth:`Network.head`), so a row
   is the prompt alone, and the loss reads its last position. No candidate is stored.
-- Labels or options of several tokens: the score of a candidate is the sum of its tokens' log-probabilities, and the
-  loss is the cross-entropy over the scores. (With one token each that is the case above: what is common to all scores
-  cancels.) A candidate's last token is only predicted, so candidates that differ in nothing else share a row.
+- Labels or options of several tokens: the score of a candidate is the sum of its tokens' log-probabilities, or their
+  mean, and the loss is the cross-entropy over the scores. (With one token each that is the case above: what is common
+  to all scores cancels.) A candidate's last token is only predicted, so candidates that differ in nothing else share a
+  row.
 - A written answer: one candidate, which ends with the token that ends a text. The loss is the mean cross-entropy of
   the tokens of all answers, as ``transformers`` computes it from ``labels=``.
+
+A model may favour some label words whatever the text says. ``prior_C`` is subtracted from the scores, in the loss, in
+the evaluation and in predictions (:func:`zorba_core.engine.evaluation.label_prior`).
 
 Attention is causal and rows are padded on the right, so no attention mask is needed.
 
@@ -68,7 +72,7 @@ class Judged(NamedTuple):
 class Rows:
     """Examples of one or several rows and candidates each, ragged: those of an example stand together, in order.
 
-    All tensors but the last are int64.
+    Tensors are int64, save the prior.
     """
 
     token_ids_RL: Tensor  # padded on the right
@@ -78,13 +82,14 @@ class Rows:
     answers_E: Tensor  # candidates of each example; 0: the network's label words
     row_A: Tensor  # the candidate's row, counted within its example
     target_AT: Tensor  # the candidate's tokens, then NO_TOKEN
-    prior_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))  # subtracted from scores
+    divisor_A: Tensor  # the score is the sum of the tokens' log-probabilities over this: 1, or the number of tokens
+    prior_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))  # empty: zeros
 
     @staticmethod
     def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor) -> Rows:
         """Prompts that the network's label words follow, one token each; ``label_E`` numbers the words."""
         one_E = torch.ones_like(last_R)
-        return Rows(token_ids_RL, last_R, label_E, one_E, one_E * 0, one_E[:0], one_E.new_zeros(0, 0))
+        return Rows(token_ids_RL, last_R, label_E, one_E, one_E * 0, one_E[:0], one_E.new_zeros(0, 0), one_E[:0])
 
     @staticmethod
     def of(
@@ -93,11 +98,14 @@ class Rows:
         label_E: np.ndarray,
         seq_len: int,
         pad_id: int,
+        *,
+        mean: bool = False,
     ) -> Rows:
         """From each example's prompt and candidates, padded to ``seq_len``.
 
         Args:
             answers: None: the network's label words. No candidate may begin another one of the same example.
+            mean: a candidate's score is the mean of its tokens' log-probabilities, not their sum.
         """
         if answers is None:
             table_RL, last_R = padded(prompts, seq_len, pad_id), [len(prompt) - 1 for prompt in prompts]
@@ -114,7 +122,8 @@ class Rows:
         answers_E = [len(candidates) for candidates in answers]
         ids_RL = padded(sequences, seq_len, pad_id)
         target_AT = padded(targets, max(map(len, targets), default=0), NO_TOKEN)
-        columns = (ids_RL, last_R, label_E, rows_E, answers_E, row_A, target_AT)
+        divisor_A = [len(target) if mean else 1 for target in targets]
+        columns = (ids_RL, last_R, label_E, rows_E, answers_E, row_A, target_AT, divisor_A)
         return Rows(*(torch.from_numpy(np.array(column, dtype=np.int64)) for column in columns))
 
     def __len__(self) -> int:
@@ -165,7 +174,7 @@ class Rows:
         return Rows(
             *(part[row] for part in (self.token_ids_RL, self.last_R)),
             *(part[index_B] for part in (self.label_E, self.rows_E, self.answers_E)),
-            *(part[answer] for part in (self.row_A, self.target_AT)),
+            *(part[answer] for part in (self.row_A, self.target_AT, self.divisor_A)),
             self.prior_C,
         )
 
@@ -192,7 +201,7 @@ class Rows:
 
     def sha256(self) -> str:
         """A fingerprint of the tokens and labels."""
-        parts = (self.label_E, self.rows_E, self.answers_E, self.row_A, self.target_AT)
+        parts = (self.label_E, self.rows_E, self.answers_E, self.row_A, self.target_AT, self.divisor_A)
         parts = (self.label_E,) if self.one_token else (self.target_AT,) if self.written else parts
         digest = hashlib.sha256()
         for part in (self.token_ids_RL, self.last_R, *parts):
@@ -213,7 +222,7 @@ class Rows:
         if self.one_token:
             score_EC = network.head(final_RPH[:, 0])
         else:
-            score_A, _ = self._candidates(network, final_RPH)
+            score_A = self._candidates(network, final_RPH)[0] / self.divisor_A
             there_EC = torch.arange(int(self.answers_E.max()), device=score_A.device) < self.answers_E[:, None]
             score_EC = score_A.new_full(there_EC.shape, float("-inf")).masked_scatter(there_EC, score_A)
         return score_EC - self.prior_C if len(self.prior_C) else score_EC
