@@ -6,7 +6,7 @@ Shapes: N clients that can take part, M blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import ipywidgets
 import numpy as np
@@ -14,25 +14,25 @@ import pandas as pd
 import plotly.graph_objects as go
 from IPython.display import display
 
-from zorba_core.allocation import SOLVERS, Problem, Solution, solve
+from zorba_core.allocation import SOLVERS, Solution, solve
 from zorba_core.data import TASKS
-from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.data.load import missing
 from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.methods.registry import METHODS
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
-from zorba_core.planning.fleets import Fleet
-from zorba_core.planning.memory import (
+from zorba_core.fleet import Fleet
+from zorba_core.plots import allocation_figure, client_order
+from zorba_core.vram import (
     DTYPE_BYTES,
     GIB,
+    PRESETS,
+    ModelSpec,
     Workload,
-    affordable_blocks,
+    model_spec,
     psi_block_bytes,
     psi_client_bytes,
     psi_model_bytes,
 )
-from zorba_core.planning.methods import METHODS
-from zorba_core.planning.models import PRESETS, ModelSpec, model_spec
-from zorba_core.plots import allocation_figure, client_order
 
 _SECONDS = 5.0  # that a solver with a time limit may take
 
@@ -84,11 +84,11 @@ def plan_of(request: Request) -> Plan:
     """
     if not 0 < request.share <= 1:
         raise InvalidInputError(f"share of the card is {request.share}; it must be above 0 and at most 1")
-    listed = read_fleet_table(request.clients.encode())
     spec = model_spec(request.model)
     workload = Workload(batch_size=request.batch_size, seq_len=request.seq_len, dtype=request.dtype)
-    everyone = Fleet(listed.names, listed.capacity_N_bytes * request.share)
-    blocks = affordable_blocks(everyone.capacity_N_bytes, spec, workload)
+    listed = Fleet.from_csv(request.clients.encode(), spec, workload=workload)
+    everyone = replace(listed, capacity_N_bytes=listed.capacity_N_bytes * request.share)
+    blocks = everyone.affordable_N()
     taken = np.flatnonzero(blocks >= 1)
     left_out = tuple(listed.names[n] for n in np.flatnonzero(blocks < 1))
     if not taken.size:
@@ -97,9 +97,8 @@ def plan_of(request: Request) -> Plan:
             f"no card can hold {spec.name} and one block, {need:.2f} GiB; the largest has "
             f"{everyone.capacity_N_gib.max():.2f} GiB to give: take a smaller model, batch or sequence, or bfloat16"
         )
-    fleet = Fleet(tuple(listed.names[n] for n in taken), everyone.capacity_N_bytes[taken])
-    problem = Problem(np.minimum(blocks[taken], spec.num_blocks), spec.num_blocks)
-    return Plan(spec, workload, fleet, left_out, solve(problem, request.solver, time_limit=_SECONDS))
+    fleet = everyone.select(taken)
+    return Plan(spec, workload, fleet, left_out, solve(fleet, request.solver, time_limit=_SECONDS))
 
 
 def summary(plan: Plan) -> pd.Series:

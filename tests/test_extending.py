@@ -13,7 +13,7 @@ from zorba_core.allocation import SOLVERS
 from zorba_core.data.task import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.planning.methods import METHODS
+from zorba_core.engine.methods.registry import METHODS
 
 ADDED = {
     "cyclic": SOLVERS, "momentum": METHODS, "central": ESTIMATORS, "ternary": DIRECTIONS,

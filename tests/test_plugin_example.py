@@ -210,7 +210,7 @@ PART = solver("late", help="imports everything first")(lambda problem, options: 
 def test_listing_the_parts_of_packages_loads_no_torch(environment, root):
     code = (
         "import sys, zorba_core.allocation as allocation, zorba_core.data as data, zorba_core.engine as engine\n"
-        "from zorba_core.planning.methods import METHODS\n"
+        "from zorba_core.engine.methods.registry import METHODS\n"
         "names = [*allocation.SOLVERS, *data.TASKS, *engine.ESTIMATORS, *METHODS]\n"
         "print('torch' in sys.modules, *names)"
     )

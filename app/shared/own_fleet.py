@@ -11,9 +11,8 @@ import numpy as np
 
 from app.shared.scenario import Scenario
 from app.shared.scenario_fields import MAX_ROWS
-from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import Fleet
+from zorba_core.fleet import Fleet
 
 Row = tuple[object, object]
 EXAMPLE_ROWS: tuple[Row, ...] = tuple(
@@ -37,7 +36,7 @@ def with_uploaded_fleet(content: bytes, scenario: Scenario) -> Scenario:
     """
     if len(content) > MAX_BYTES:
         raise InvalidInputError(f"the file has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB is read")
-    fleet = read_fleet_table(content)
+    fleet = Fleet.from_csv(content, scenario.model)
     if fleet.num_clients > MAX_ROWS:
         raise InvalidInputError(
             f"the table has {fleet.num_clients:,} rows; the dashboard takes up to {MAX_ROWS:,} clients, "

@@ -17,24 +17,17 @@ from zorba_core.allocation import (
 )
 from zorba_core.allocation.front import TauMode
 from zorba_core.checked import Checked, OneOf
-from zorba_core.data.fleet_tables import fleet_from_frame
-from zorba_core.data.gpu_catalogue import MIXES, mix_fleet
-from zorba_core.planning.fleets import (
-    Fleet,
-    lognormal_fleet,
-    three_kinds_fleet,
-    truncated_normal_fleet,
-    two_kinds_fleet,
-    uniform_fleet,
-)
-from zorba_core.planning.memory import (
+from zorba_core.fleet import MIXES, Fleet
+from zorba_core.vram import (
     DTYPE_BYTES,
     GIB,
+    PRESETS,
+    ModelSpec,
     Workload,
+    model_spec,
     psi_block_bytes,
     psi_model_bytes,
 )
-from zorba_core.planning.models import PRESETS, ModelSpec, model_spec
 
 FLEET_KINDS = {
     "uniform": "Uniform, as in the paper",
@@ -153,24 +146,20 @@ class Scenario(Checked):
         Raises:
             InvalidInputError: a table that is no fleet, or shares that do not add up.
         """
-        drawn = (self.model_spec, self.workload, self.num_clients, self.seed)
-        kinds = (self.num_clients, self.large_fraction, self.seed)
-        if self.fleet_kind == "uniform":
-            return uniform_fleet(*drawn)
-        if self.fleet_kind == "normal":
-            return truncated_normal_fleet(*drawn, mean_fraction=self.mean_fraction, spread=self.spread)
-        if self.fleet_kind == "lognormal":
-            return lognormal_fleet(*drawn, median_fraction=self.median_fraction, sigma=self.sigma)
-        if self.fleet_kind == "two-kinds":
-            return two_kinds_fleet(self.small_gib, self.large_gib, *kinds)
-        if self.fleet_kind == "three-kinds":
-            sizes = (self.small_gib, self.medium_gib, self.large_gib)
-            return three_kinds_fleet(
-                *sizes, self.num_clients, self.medium_fraction, self.large_fraction, seed=self.seed
-            )
-        if self.fleet_kind in MIXES:
-            return mix_fleet(self.fleet_kind, self.num_clients, self.seed, self.card_share)
-        return fleet_from_frame(pd.DataFrame(list(self.table), columns=["client", "vram_gib"], dtype=object))
+        if self.fleet_kind == "table":
+            rows = pd.DataFrame(list(self.table), columns=["client", "vram_gib"], dtype=object)
+            return Fleet.from_frame(rows, self.model, workload=self.workload)
+        two = {"small_gib": self.small_gib, "large_gib": self.large_gib, "large_share": self.large_fraction}
+        three = {**two, "medium_gib": self.medium_gib, "medium_share": self.medium_fraction}
+        draw, options = {
+            "uniform": (Fleet.uniform, {}),
+            "normal": (Fleet.truncated_normal, {"mean": self.mean_fraction, "spread": self.spread}),
+            "lognormal": (Fleet.lognormal, {"median": self.median_fraction, "sigma": self.sigma}),
+            "two-kinds": (Fleet.two_kinds, two),
+            "three-kinds": (Fleet.three_kinds, three),
+            **{mix: (Fleet.gpus, {"mix": mix, "share": self.card_share}) for mix in MIXES},
+        }[self.fleet_kind]
+        return draw(self.model, self.num_clients, seed=self.seed, workload=self.workload, **options)
 
 
 def block_gib(scenario: Scenario) -> tuple[float, float]:

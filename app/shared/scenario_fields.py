@@ -9,8 +9,8 @@ from typing import Any
 
 from app.shared.scenario import Control, Scenario
 from zorba_core.checked import bound_of, choices_of, kind_of
-from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import InvalidInputError
+from zorba_core.fleet import MIXES
 
 MAX_ROWS = 20_000
 

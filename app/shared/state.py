@@ -20,10 +20,9 @@ from app.shared.scenario_link import ROWS, is_held, scenario_from_link, scenario
 from app.shared.studies import solution, solved, solved_or_error
 from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
 from zorba_core.allocation import SOLVERS
-from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import ZorbaError
-from zorba_core.planning.memory import DTYPE_BYTES
-from zorba_core.planning.models import PRESETS
+from zorba_core.fleet import MIXES
+from zorba_core.vram import DTYPE_BYTES, PRESETS
 
 __all__ = [
     "apply",

@@ -25,16 +25,10 @@ from zorba_core.allocation import (
     water_filled_bound,
 )
 from zorba_core.errors import InfeasibleError, name_some
-from zorba_core.planning.fleets import (
+from zorba_core.fleet import (
     Fleet,
 )
-from zorba_core.planning.memory import (
-    GIB,
-    affordable_blocks,
-    psi_client_bytes,
-    psi_model_bytes,
-    whole_block_budgets,
-)
+from zorba_core.vram import GIB, psi_model_bytes
 
 PROOF_SECONDS = 1.5  # that a proof of one point takes at most
 _BOUND_TOTALS = 60
@@ -78,7 +72,7 @@ class Study:
 
     @cached_property
     def _budget_N(self) -> NDArray[np.int64]:
-        return whole_block_budgets(self.fleet.capacity_N_bytes, self.scenario.model_spec, self.scenario.workload)
+        return self.fleet.budget_N
 
     def _within(self, total: np.int64) -> Problem:
         return Problem(self._budget_N, self.front.num_blocks, int(total))
@@ -93,7 +87,7 @@ class Study:
         return float(self.used_N_gib(self.everything.allocation.blocks_held_N).sum()) / self.capacity_gib
 
     def used_N_gib(self, blocks_N: NDArray[np.int64]) -> NDArray[np.float64]:
-        return psi_client_bytes(self.scenario.model_spec, self.scenario.workload, blocks_N) / GIB
+        return self.fleet.used_N_bytes(blocks_N) / GIB
 
     def solution(self, point: int) -> Solution:
         """A point's allocation with its bound."""
@@ -119,11 +113,9 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
         InvalidInputError: a field or the table is wrong.
         InfeasibleError: clients that cannot hold one block (named in ``clients``), or too little VRAM for every block.
     """
-    model, workload = scenario.model_spec, scenario.workload
     fleet, left_out = _taking_part(scenario.fleet(), scenario)
-    budget_N = whole_block_budgets(fleet.capacity_N_bytes, model, workload)
     everything = solve(
-        Problem(budget_N, model.num_blocks),
+        fleet,
         solver=scenario.solver,
         seed=scenario.seed,
         objective="lambda",
@@ -140,9 +132,7 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
 
     if scenario.by_total:
         front = sweep_totals(
-            fleet.capacity_N_bytes,
-            model,
-            workload,
+            fleet,
             scenario.num_totals,
             scenario.solver,
             seed=scenario.seed,
@@ -151,9 +141,7 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
         )
     else:
         front = sweep(
-            fleet.capacity_N_bytes,
-            model,
-            workload,
+            fleet,
             points=scenario.num_reductions,
             solver=scenario.solver,
             tau_mode=scenario.reductions,
@@ -165,14 +153,13 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
 
 
 def _taking_part(fleet: Fleet, scenario: Scenario) -> tuple[Fleet, tuple[str, ...]]:
-    fits_N = affordable_blocks(fleet.capacity_N_bytes, scenario.model_spec, scenario.workload) >= 1
+    fits_N = fleet.affordable_N() >= 1
     if fits_N.all():
         return fleet, ()
     small = np.flatnonzero(~fits_N)
     names = tuple(fleet.names[n] for n in small)
     if scenario.leave_out_small and fits_N.any():
-        clients = np.flatnonzero(fits_N)
-        return Fleet(tuple(fleet.names[n] for n in clients), fleet.capacity_N_bytes[clients]), names
+        return fleet.select(np.flatnonzero(fits_N)), names
     need = sum(block_gib(scenario))
     raise InfeasibleError(
         f"{len(small)} of {fleet.num_clients} clients cannot hold {scenario.model} and one block ({need:.3f} GiB): "

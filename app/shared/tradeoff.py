@@ -18,7 +18,8 @@ from zorba_core.allocation import MEASURES as REGISTERED
 from zorba_core.allocation import Allocation, Measure, Solution, non_dominated
 from zorba_core.allocation import knee as knee_of
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS
-from zorba_core.planning.memory import GIB, psi_block_bytes, psi_model_bytes, total_bytes, whole_block_budgets
+from zorba_core.engine.methods.registry import method_facts
+from zorba_core.vram import GIB, psi_block_bytes, psi_model_bytes
 
 # Measures that the plot can show: those whose value every point of a sweep knows.
 AXES = ("lambda", "mean_inverse_popularity", "effective_clients", "min_popularity")
@@ -162,13 +163,13 @@ def baselines(study: Study, cost: str, measure: str) -> list[Landmark]:
     """FedZO, DeComFL and FedIT: every client activates every block, whatever its VRAM."""
     scenario, clients = study.scenario, study.fleet.num_clients
     num_blocks = scenario.model_spec.num_blocks
-    fits_N = whole_block_budgets(study.fleet.capacity_N_bytes, scenario.model_spec, scenario.workload) >= num_blocks
+    fits_N = study.fleet.budget_N >= num_blocks
     if not fits_N.all():  # a fleet that cannot do it has no such point
         return []
     y = MEASURES[measure].value(Allocation(np.ones((num_blocks, clients), bool)))
     marks = []
     for name, method in (("FedZO, DeComFL", "fedzo"), ("FedIT", "fedit")):
-        gib = total_bytes(scenario.model_spec, scenario.workload, clients, method=method) / GIB
+        gib = method_facts(method).total_bytes(scenario.model_spec, scenario.workload, clients) / GIB
         x = {"ratio": gib / study.capacity_gib, "gib": gib, "blocks": clients * num_blocks}[cost]
         words = f"{name}: all {num_blocks} blocks on every client, {gib / study.capacity_gib:.0%} of the VRAM there is"
         marks.append(Landmark(name, float(x), float(y), words))

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zorba_core.allocation import Allocation, hypervolume, knee, non_dominated, sweep, sweep_totals
+from zorba_core.allocation import Allocation, front, hypervolume, knee, non_dominated, sweep, sweep_totals
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload, psi_client_bytes
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
+from zorba_core.vram import model_spec
 
-MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
 points = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=25)
 
 
-def capacities(num_clients: int = 20, seed: int = 0) -> np.ndarray:
-    return uniform_fleet(MODEL, WORKLOAD, num_clients, seed).capacity_N_bytes
+def fleet_of(num_clients: int = 20, seed: int = 0) -> Fleet:
+    return Fleet.uniform("opt-125m", num_clients, seed=seed)
 
 
 @given(points)
@@ -61,8 +59,8 @@ def test_knee_is_where_the_front_bends():
 @pytest.mark.parametrize("solver", ["balanced", "lexicographic", "two-level"])
 @pytest.mark.parametrize("tau_mode", ["client", "vector"])
 def test_every_point_is_what_its_matrix_gives(solver, tau_mode):
-    capacity = capacities()
-    front = sweep(capacity, MODEL, WORKLOAD, 12, solver, tau_mode, seed=5)
+    fleet = fleet_of()
+    front = sweep(fleet, 12, solver, tau_mode, seed=5)
     for i in np.flatnonzero(~np.isnan(front.bias_lambda_E)):
         allocation = Allocation(front.allocation(i).A_MN)
         assert allocation.bias_lambda == pytest.approx(front.bias_lambda_E[i])
@@ -71,46 +69,45 @@ def test_every_point_is_what_its_matrix_gives(solver, tau_mode):
         assert allocation.effective_clients == pytest.approx(front.effective_clients_E[i])
         assert allocation.min_popularity == front.min_popularity_E[i]
         assert front.lower_bound_E[i] <= allocation.bias_lambda * (1 + 1e-12)
-        used = psi_client_bytes(MODEL, WORKLOAD, allocation.blocks_held_N)
-        assert used.sum() / capacity.sum() == pytest.approx(front.vram_ratio_E[i])
+        used_N = fleet.used_N_bytes(allocation.blocks_held_N)
+        assert used_N.sum() / fleet.capacity_N_bytes.sum() == pytest.approx(front.vram_ratio_E[i])
 
 
 def test_without_clamped_clients_nobody_exceeds_capacity_less_the_reserve():
-    capacity = capacities(6)
-    front = sweep(capacity, MODEL, WORKLOAD, 200, tau_mode="vector", seed=1, too_small="drop")
+    fleet = fleet_of(6)
+    front = sweep(fleet, 200, tau_mode="vector", seed=1, too_small="drop")
     assert 0 < len(front) < 200
     assert front.dropped == 200 - len(front)
     for i in range(len(front)):
-        left = capacity * (1 - front.tau_E[i])
-        assert (psi_client_bytes(MODEL, WORKLOAD, front.budgets(i)) <= left * (1 + 1e-9)).all()
+        left = fleet.capacity_N_bytes * (1 - front.tau_E[i])
+        assert (fleet.used_N_bytes(front.budgets(i)) <= left * (1 + 1e-9)).all()
 
 
 def test_reductions_are_independent_of_a_fleet_of_the_same_seed():
-    capacity = capacities(200, seed=3)
-    front = sweep(capacity, MODEL, WORKLOAD, 1, seed=3)
-    held = front.budgets(0)
+    fleet = fleet_of(200, seed=3)
+    held, capacity = sweep(fleet, 1, seed=3).budgets(0), fleet.capacity_N_bytes
     # Drawn from one stream, large clients would all be cut to one block.
     assert held[capacity > np.quantile(capacity, 0.75)].max() > 6
 
 
 def test_same_seed_same_points_another_seed_others():
-    first, same, other = (sweep(capacities(), MODEL, WORKLOAD, 50, seed=seed) for seed in (1, 1, 2))
+    first, same, other = (sweep(fleet_of(), 50, seed=seed) for seed in (1, 1, 2))
     assert (first.bias_lambda_E == same.bias_lambda_E).all()
     assert (first.budget_EN != other.budget_EN).any()
 
 
 def test_front_by_total_lies_below_every_reduction():
-    capacity = capacities(30)
-    reductions = sweep(capacity, MODEL, WORKLOAD, 30)
+    fleet = fleet_of(30)
+    reductions = sweep(fleet, 30)
     totals = np.unique(reductions.total_blocks_E)
-    best = sweep_totals(capacity, MODEL, WORKLOAD, totals.tolist(), "exact")
+    best = sweep_totals(fleet, totals.tolist(), "exact")
     assert best.optimal_E.all()
     for total, value in zip(reductions.total_blocks_E, reductions.bias_lambda_E, strict=True):
         assert best.bias_lambda_E[np.flatnonzero(totals == total)[0]] <= value + 1e-12
 
 
 def test_fronts_of_v_are_proven_and_full_totals_are_used():
-    front = sweep_totals(capacities(30), MODEL, WORKLOAD, 6, "balanced", objective="v")
+    front = sweep_totals(fleet_of(30), 6, "balanced", objective="v")
     assert front.optimal_E.all()
     assert (front.total_blocks_E == front.limit_E).all()
     assert front.on_front_E.all()
@@ -128,15 +125,18 @@ def test_fronts_of_v_are_proven_and_full_totals_are_used():
 )
 def test_wrong_sweep_is_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
-        sweep(capacities(), MODEL, WORKLOAD, **options)
+        sweep(fleet_of(), **options)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
-def test_capacity_that_is_no_number_of_bytes_is_refused(bad):
-    with pytest.raises(InvalidInputError, match="client 1"):
-        sweep([1e9, bad], MODEL, WORKLOAD, 3)
+def test_the_front_of_a_fleet_is_a_table_that_names_its_knee():
+    fleet = fleet_of()
+    table, points = front(fleet, 200, seed=1), sweep(fleet, 200, seed=1)
+    assert table.attrs == {"knee": points.knee, "hypervolume": points.hypervolume}
+    assert table.index[table["knee"]].tolist() == [points.knee]
+    assert table["lambda"].tolist() == points.bias_lambda_E.tolist()
+    assert table.loc[points.knee, "on_front"]
 
 
 def test_every_vector_dropped_is_an_answer_of_its_own():
     with pytest.raises(InfeasibleError, match="cannot hold one block"):
-        sweep([1.0, 1.0], MODEL, WORKLOAD, 3, too_small="drop")
+        sweep(Fleet(("a", "b"), np.ones(2), model_spec("opt-125m")), 3, too_small="drop")

@@ -15,8 +15,7 @@ from tests.allocation.test_exact import check_meets
 from zorba_core.allocation import SOLVERS, Problem, gamma_star, solve, water_filled_bound
 from zorba_core.allocation.scenarios import solve_scenario
 from zorba_core.errors import InfeasibleError
-from zorba_core.planning.memory import GIB, Workload, total_bytes
-from zorba_core.planning.models import model_spec
+from zorba_core.vram import GIB, Workload, model_spec, psi_total_bytes
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "allocation_cases.json").read_text())["cases"]
 
@@ -89,7 +88,7 @@ def test_infeasible_request_is_refused(case):
 @pytest.mark.parametrize("case", cases("total_gib"))
 def test_vram_of_a_total(case):
     workload = Workload(batch_size=case["B"], seq_len=case["L"])
-    total = total_bytes(model_spec(case["model"]), workload, case["N"], case["total_blocks"])
+    total = psi_total_bytes(model_spec(case["model"]), workload, case["N"], case["total_blocks"])
     assert total / GIB == pytest.approx(case["total_gib"], abs=1e-6)
 
 

@@ -8,28 +8,22 @@ import pytest
 from tests.allocation.allocation_oracles import enumerate_matrices
 from tests.allocation.test_exact import check_meets
 from zorba_core.allocation import Problem
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, _upper_bound, solve_scenario, total_at_ratio
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, _upper_bound, solve_scenario
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload, psi_client_bytes, whole_block_budgets
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
 
 
 @pytest.mark.parametrize("name", PAPER_SCENARIOS)
 @pytest.mark.parametrize("model_name", ["opt-125m", "opt-1.3b"])
 @pytest.mark.parametrize("seed", [0, 7])
 def test_paper_scenarios_exist_for_any_fleet(name, model_name, seed):
-    model, workload = model_spec(model_name), Workload()
-    capacity = uniform_fleet(model, workload, 50, seed).capacity_N_bytes
-    wanted = PAPER_SCENARIOS[name]
-    total = total_at_ratio(wanted.vram_ratio, capacity, model, workload)
-    problem = Problem(whole_block_budgets(capacity, model, workload), model.num_blocks, total, "eq")
+    fleet, wanted = Fleet.uniform(model_name, 50, seed=seed), PAPER_SCENARIOS[name]
+    problem = Problem(fleet.budget_N, fleet.num_blocks, fleet.total_at_ratio(wanted.vram_ratio), "eq")
     solution = solve_scenario(problem, wanted.bias_lambda)
     check_meets(problem, solution.allocation)
     assert abs(solution.value - wanted.bias_lambda) <= 1e-3
     assert not solution.optimal
-    used = psi_client_bytes(model, workload, solution.allocation.blocks_held_N).sum()
-    assert used / capacity.sum() == pytest.approx(wanted.vram_ratio, abs=2e-3)
+    assert fleet.vram_ratio(solution.allocation.total_blocks) == pytest.approx(wanted.vram_ratio, abs=2e-3)
 
 
 def test_same_seed_same_matrix():

@@ -21,13 +21,11 @@ from zorba_core.allocation import (
 )
 from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
 from zorba_core.runs import list_runs
 
 PROBLEM = Problem([5, 4, 3, 2, 2, 1, 4, 3], 6, total=18, min_popularity=2)
-FLEET = (uniform_fleet(model_spec("opt-125m"), Workload(), 10, seed=3).capacity_N_bytes, model_spec("opt-125m"))
+FLEET = Fleet.uniform("opt-125m", 10, seed=3)
 
 
 @pytest.fixture
@@ -126,7 +124,7 @@ def test_each_point_of_its_sweep_is_found_again(dice, by_total):
     """A solver that draws has a stream for each point, in a sweep over totals too."""
     seen = []
     way = sweep_totals if by_total else sweep
-    front = way(*FLEET, Workload(), 6, dice, seed=7, on_solution=seen.append)
+    front = way(FLEET, 6, dice, seed=7, on_solution=seen.append)
     assert front.seed == 7
     covered = np.flatnonzero(~np.isnan(front.bias_lambda_E))
     assert len(seen) == len(covered) > 0

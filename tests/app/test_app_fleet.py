@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_link import scenario_to_link
 from tests.app.shown import TRADE_OFF
-from zorba_core.data.gpu_catalogue import MIXES
+from zorba_core.fleet import MIXES
 
 
 @pytest.fixture

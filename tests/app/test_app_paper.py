@@ -12,7 +12,7 @@ def claim(name, verdict="reproduced", where="Table II", printed=2.5, ours=2.0, *
     fields = {
         "claim": f"what {name} says",
         "how": f"zorba vram --for {name}",
-        "evidence": ("tests/planning/test_memory.py",),
+        "evidence": ("tests/test_vram.py",),
     }
     if verdict == "contradicted":
         fields["counter_example"] = f"counter {name}"
@@ -96,7 +96,7 @@ def test_an_opened_row_has_printed_ours_command_counter_example_and_evidence(app
     assert {metric.value for metric in app.metric} == {"2.5 GiB", "2 GiB", "–", "2/3 against 33/50"}
     codes = [code.value for code in app.code]
     assert "zorba vram --for alpha" in codes
-    assert "python -m pytest tests/planning/test_memory.py" in codes
+    assert "python -m pytest tests/test_vram.py" in codes
     assert "Counter beta" in texts(app)
 
 
@@ -129,7 +129,7 @@ def test_evidence_outside_the_checkout_is_not_opened(tmp_path):
     (tmp_path / "secret.png").touch()
     assert evidence_file(str(tmp_path / "secret.png")) is None
     assert evidence_file("../../etc/passwd") is None
-    assert evidence_file("tests/planning/test_memory.py::test_something").name == "test_memory.py"
+    assert evidence_file("tests/test_vram.py::test_something").name == "test_vram.py"
     assert evidence_file("no/such/file") is None
     assert evidence_file("x" * 5000) is None
 

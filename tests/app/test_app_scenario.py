@@ -11,8 +11,8 @@ from app.shared.files import allocation_json, allocation_npz, points_csv
 from app.shared.scenario import FLEET_KINDS, MAX_PROOFS, Scenario
 from app.shared.study import study
 from zorba_core.allocation import SOLVERS, solve
-from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InfeasibleError, InvalidInputError
+from zorba_core.fleet import Fleet
 
 MIXED = Scenario(fleet_kind="two-kinds", small_gib=0.5, large_gib=2.0, num_clients=20, num_epsilons=50)
 TABLE = (("a", 1.2), ("b", 1.9), (None, None), ("c", "0.8"))
@@ -123,5 +123,5 @@ def test_downloads_read_back_as_what_was_shown():
     assert told["lambda"] == solution.allocation.bias_lambda
     with np.load(BytesIO(allocation_npz(result, solution)), allow_pickle=False) as arrays:
         np.testing.assert_array_equal(arrays["A_MN"], solution.allocation.A_MN)
-    back = read_fleet_table(result.fleet.to_frame().to_csv(index=False).encode())
+    back = Fleet.from_csv(result.fleet.to_frame().to_csv(index=False).encode(), "opt-125m")
     np.testing.assert_allclose(back.capacity_N_bytes, result.fleet.capacity_N_bytes)

@@ -27,9 +27,8 @@ from tests.allocation.allocation_oracles import milp_lambda
 from zorba_core.allocation import Problem, solve, sweep
 from zorba_core.allocation.scenarios import solve_scenario
 from zorba_core.files import write_json
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload, whole_block_budgets
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
+from zorba_core.vram import model_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 0
@@ -102,8 +101,8 @@ def sweeps() -> list[dict[str, Any]]:
     rows = []
     for num_clients, num_blocks in ((50, 12), (50, 24), (1000, 48)):
         model = dataclasses.replace(model_spec("opt-1.3b"), num_blocks=num_blocks)
-        capacity = uniform_fleet(model, Workload(), num_clients, SEED).capacity_N_bytes
-        front, cpu, wall = timed(lambda capacity=capacity, model=model: sweep(capacity, model, Workload(), 1000))
+        fleet = Fleet.uniform(model, num_clients, seed=SEED)
+        front, cpu, wall = timed(lambda fleet=fleet: sweep(fleet, 1000))
         row = {"num_clients": num_clients, "num_blocks": num_blocks, "num_epsilons": 1000, "cpu_s": cpu, "wall_s": wall}
         rows.append({**row, "hypervolume": front.hypervolume, "on_front": int(front.on_front_E.sum())})
     return rows
@@ -114,8 +113,7 @@ def exact_fronts(step: dict[str, int]) -> list[dict[str, Any]]:
     rows = []
     for name, seed in (("opt-125m", 0), ("opt-125m", 1), ("opt-1.3b", 0), ("opt-1.3b", 1)):
         model = model_spec(name)
-        capacity = uniform_fleet(model, Workload(), 50, seed).capacity_N_bytes
-        budgets = whole_block_budgets(capacity, model, Workload())
+        budgets = Fleet.uniform(model, 50, seed=seed).budget_N
         totals = range(50, int(budgets.sum()) + 1, step[name])
         seconds, unproven, excess = [], [], []
         for total in totals:
@@ -175,8 +173,7 @@ def scenarios() -> dict[str, Any]:
     for name in ("opt-125m", "opt-1.3b"):
         model = model_spec(name)
         for seed in range(5):
-            capacity = uniform_fleet(model, Workload(), 50, seed).capacity_N_bytes
-            budgets = whole_block_budgets(capacity, model, Workload())
+            budgets = Fleet.uniform(model, 50, seed=seed).budget_N
             for share, target in ((0.6, 0.5), (0.85, 0.5), (0.85, 0.95)):
                 problem = Problem(budgets, model.num_blocks, int(share * budgets.sum()), "eq")
                 seconds.append(timed(lambda p=problem, t=target: solve_scenario(p, t), repeats=1)[1])

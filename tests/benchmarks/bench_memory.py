@@ -25,9 +25,8 @@ from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
-from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
-from zorba_core.planning.models import model_spec
 from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.vram import Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 BATCH_SIZE, SEQ_LEN = 8, 128
 ACTIVE = (1, 4, 8, 12)

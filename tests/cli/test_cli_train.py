@@ -10,7 +10,7 @@ import pytest
 
 from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.cli import main
-from zorba_core.planning.methods import METHODS
+from zorba_core.engine.methods.registry import METHODS
 from zorba_core.runs import list_runs, read_run
 
 

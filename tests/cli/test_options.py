@@ -23,12 +23,12 @@ from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.task import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.methods.registry import METHODS
 from zorba_core.engine.settings import Settings
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.robust import AggregationSettings
-from zorba_core.planning.memory import Workload
-from zorba_core.planning.methods import METHODS
 from zorba_core.study.bench.settings import BenchSettings
+from zorba_core.vram import Workload
 
 # Types and defaults of every option as they were before options were made of fields.
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "command_options.json").read_text())

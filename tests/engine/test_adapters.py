@@ -18,9 +18,9 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.lora import Lora
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.planning.lora import Lora
 from zorba_core.runs.model_folder import save_adapters, save_model
 
 FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]

@@ -14,13 +14,12 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import init, plan_round, run, step
 from zorba_core.engine.methods.fedzo import client_seeds
 from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
-from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.methods.registry import METHODS, method_of
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.rounds import FederatedRows, RoundContext, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.methods import METHODS
 from zorba_core.runs.preflight import preflight
 
 FULL = Allocation(np.ones((3, 4), dtype=bool))

@@ -11,13 +11,13 @@ from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
 from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
 from zorba_core.data.task import TASKS, get_task
 from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.methods.registry import METHODS
 from zorba_core.engine.settings import Settings
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.replica_store import ReplicaStore
-from zorba_core.planning.methods import METHODS
 
 BUDGETS = (2, 1, 3, 1)
 

@@ -34,7 +34,7 @@ from zorba_core.federation.messages import (
     decode,
     encode,
 )
-from zorba_core.planning.memory import GIB
+from zorba_core.vram import GIB
 
 RUN = "ab" * 32
 

@@ -204,7 +204,7 @@ def test_a_registration_that_does_not_fit_is_turned_away_once(make_server, notes
 
 def test_a_capacity_in_bytes_becomes_whole_blocks(make_server):
     server = make_server(budgets=(3,))
-    from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
+    from zorba_core.vram import Workload, psi_block_bytes, psi_model_bytes
 
     work = Workload(batch_size=4, seq_len=32, dtype="float32")
     need = psi_model_bytes(server._spec, work) + 2 * psi_block_bytes(server._spec, work)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
-from zorba_core.planning.models import model_spec
+from zorba_core.vram import Workload, psi_block_bytes, psi_model_bytes
+from zorba_core.vram import model_spec
 from zorba_core.plots.memory import forward_pass_figure, vram_by_blocks_figure
 
 MIB = 2**20

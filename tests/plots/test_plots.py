@@ -10,9 +10,7 @@ import pytest
 
 from zorba_core.allocation import sweep
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
 from zorba_core.plots import (
     DARK,
     LIGHT,
@@ -24,15 +22,14 @@ from zorba_core.plots import (
     front_order,
     learning_curves_figure,
 )
+from zorba_core.vram import Workload, model_spec
 
 MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
 
 
 @pytest.fixture(scope="module")
 def front():
-    return sweep(
-        uniform_fleet(MODEL, WORKLOAD, 10, 0).capacity_N_bytes, MODEL, WORKLOAD, 200, tau_mode="vector", seed=0
-    )
+    return sweep(Fleet.uniform(MODEL, 10, workload=WORKLOAD), 200, tau_mode="vector", seed=0)
 
 
 def trace(figure, name):
@@ -70,7 +67,7 @@ def test_along_the_front_more_vram_means_less_bias(front):
 
 
 def test_reductions_that_leave_a_block_untrained_are_not_drawn():
-    few = sweep(uniform_fleet(MODEL, WORKLOAD, 3, 1).capacity_N_bytes, MODEL, WORKLOAD, 300, tau_mode="vector", seed=0)
+    few = sweep(Fleet.uniform(MODEL, 3, seed=1, workload=WORKLOAD), 300, tau_mode="vector", seed=0)
     assert np.isnan(few.bias_lambda_E).any()
     for part in front_figure(few).data:
         assert not np.isnan(np.asarray(part.y, float)).any()

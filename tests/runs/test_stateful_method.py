@@ -13,11 +13,11 @@ from tests.plugin_example.zorba_example import MOMENTUM as FACTS
 from tests.plugin_example.zorba_example.training import Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.methods.interface import Method, Scalars
+from zorba_core.engine.methods.registry import METHODS, MethodFacts, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.communication import numbers_a_round
-from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs import resume as resuming
 from zorba_core.runs.replaying import replay_rounds

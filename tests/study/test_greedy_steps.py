@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from tests.allocation.test_balanced import budgets_and_blocks
 from zorba_core.allocation import Problem, solve, sweep
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
 from zorba_core.study.greedy_steps import replay_greedy
+from zorba_core.vram import Workload, model_spec
 
 
 @given(budgets_and_blocks(most_clients=12, most_blocks=6))
@@ -70,8 +69,8 @@ def test_a_step_that_was_not_taken_is_refused(after):
 
 def test_a_point_of_a_front_is_replayed_to_the_points_own_matrix():
     model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
-    fleet = uniform_fleet(model, workload, 20, seed=5)
-    front = sweep(fleet.capacity_N_bytes, model, workload, points=12, solver="lexicographic", seed=5)
+    fleet = Fleet.uniform(model, 20, seed=5, workload=workload)
+    front = sweep(fleet, points=12, solver="lexicographic", seed=5)
     for point in range(12):
         replay = replay_greedy(front.problem(point), seed=front.seed_of(point))
         np.testing.assert_array_equal(replay.state(len(replay.steps)).A_MN, front.allocation(point).A_MN)

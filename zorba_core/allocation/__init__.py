@@ -2,7 +2,7 @@
 
 from zorba_core.allocation import solvers  # noqa: F401 - registers them
 from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, v_bound, water_filled_bound
-from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated, sweep, sweep_totals
+from zorba_core.allocation.front import Front, front, hypervolume, knee, non_dominated, sweep, sweep_totals
 from zorba_core.allocation.measures import (
     MEASURES,
     Allocation,
@@ -12,7 +12,7 @@ from zorba_core.allocation.measures import (
     find_measure,
 )
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.allocation.solve import SOLVERS, Answer, Options, Solution, Solver, Status, solve, solver
 from zorba_core.allocation.solvers.lexicographic import GammaCertificate, gamma_certificate
 from zorba_core.allocation.storage import allocation_from_file, allocation_sha256, allocation_to_bytes, write_allocation
@@ -37,6 +37,7 @@ __all__ = [
     "coupled_noise",
     "direction_coupling",
     "find_measure",
+    "front",
     "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",
@@ -48,7 +49,6 @@ __all__ = [
     "solver",
     "sweep",
     "sweep_totals",
-    "total_at_ratio",
     "v_bound",
     "water_filled_bound",
     "write_allocation",

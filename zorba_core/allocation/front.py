@@ -12,21 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from zorba_core.allocation.bounds import cauchy_bound, v_bounds
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem, whole_number, whole_numbers
 from zorba_core.allocation.solve import Objective, RowMetrics, Solution, Solver, find_solver, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
-from zorba_core.planning.memory import (
-    Workload,
-    affordable_blocks,
-    psi_block_bytes,
-    psi_model_bytes,
-    whole_block_budgets,
-)
-from zorba_core.planning.models import ModelSpec
+from zorba_core.fleet import Fleet
 
 TauMode = Literal["client", "vector"]
 TooSmall = Literal["clamp", "drop"]
@@ -89,6 +82,7 @@ class Front:
             }
         )
         frame["knee"] = np.arange(len(self)) == (-1 if self.knee is None else self.knee)
+        frame.attrs |= {"knee": self.knee, "hypervolume": self.hypervolume}
         return frame
 
     def budgets(self, i: int) -> NDArray[np.int64]:
@@ -117,10 +111,18 @@ class Front:
         return self.solution(i).allocation
 
 
+def front(fleet: Fleet, points: int = 1000, solver: str | Solver = "balanced", **options: Any) -> pd.DataFrame:
+    """Lambda against VRAM for a fleet (Algorithm 2), a row for each of ``points`` VRAM reductions.
+
+    Columns as :meth:`Front.to_frame`; ``on_front`` marks the Pareto front. ``attrs`` has the row of the ``knee``, None
+    where the front is too short for one, and the ``hypervolume``. ``options`` and errors are those of :func:`sweep`,
+    which also gives the matrices.
+    """
+    return sweep(fleet, points, solver, **options).to_frame()
+
+
 def sweep(
-    capacity_N_bytes: ArrayLike,
-    model: ModelSpec,
-    workload: Workload,
+    fleet: Fleet,
     points: int = 1000,
     solver: str | Solver = "balanced",
     tau_mode: TauMode = "client",
@@ -142,7 +144,7 @@ def sweep(
     called with each point that a solver was run for, as it comes: for progress.
 
     Raises:
-        InvalidInputError: an unknown solver or mode, or capacities that are not finite numbers of at least 0.
+        InvalidInputError: an unknown solver or mode, or too many points for memory.
         InfeasibleError: no vector is left, or none that covers every block.
     """
     solver = find_solver(solver, objective)
@@ -150,12 +152,11 @@ def sweep(
         raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
     if too_small not in ("clamp", "drop"):
         raise InvalidInputError(f"unknown policy {too_small!r} for clients that are too small; choose clamp or drop")
-    E, M = whole_number("number of reductions", points, 1), model.num_blocks
-    capacity_N = _capacities(capacity_N_bytes)
-    _check_held(E, len(capacity_N))
+    E, M, N = whole_number("number of reductions", points, 1), fleet.num_blocks, fleet.num_clients
+    _check_held(E, N)
     tau_rng = np.random.default_rng((_TAU_STREAM, whole_number("seed", seed, 0)))
-    tau_EN = tau_rng.random((E, len(capacity_N)) if tau_mode == "client" else (E, 1))
-    whole_EN = affordable_blocks(capacity_N, model, workload, tau_EN * capacity_N)
+    tau_EN = tau_rng.random((E, N) if tau_mode == "client" else (E, 1))
+    whole_EN = fleet.affordable_N(tau_EN * fleet.capacity_N_bytes)
     clamped_E = (whole_EN < 1).sum(axis=1)
     chosen = np.arange(E) if too_small == "clamp" else np.flatnonzero(clamped_E == 0)
     if not chosen.size:
@@ -171,13 +172,11 @@ def sweep(
             _put(columns, i, solution, on_solution)
     identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(chosen)}
     drawn = {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
-    return _front(columns, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **drawn)
+    return _front(columns, fleet, reference, budget_EN=budget_EN, **identity, **drawn)
 
 
 def sweep_totals(
-    capacity_N_bytes: ArrayLike,
-    model: ModelSpec,
-    workload: Workload,
+    fleet: Fleet,
     totals: int | Sequence[int] = 50,
     solver: str | Solver = "exact",
     *,
@@ -198,8 +197,7 @@ def sweep_totals(
         InfeasibleError: a client that cannot hold one block, or a total out of range.
     """
     solver, seed = find_solver(solver, objective), whole_number("seed", seed, 0)
-    capacity_N = _capacities(capacity_N_bytes)
-    budget_N, M = whole_block_budgets(capacity_N, model, workload), model.num_blocks
+    budget_N, M = fleet.budget_N, fleet.num_blocks
     if isinstance(totals, int | np.integer):
         least, most = max(M, len(budget_N)), int(budget_N.sum())
         count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
@@ -215,7 +213,7 @@ def sweep_totals(
     none = np.zeros(len(limit_E), np.int64)
     given = {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": none, "limit_E": limit_E}
     budget_EN = np.broadcast_to(budget_N, (len(limit_E), len(budget_N)))
-    return _front(columns, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **given)
+    return _front(columns, fleet, reference, budget_EN=budget_EN, **identity, **given)
 
 
 def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -282,16 +280,10 @@ def _columns_of_rows(
 
 
 def _front(
-    columns: dict[str, NDArray[Any]],
-    capacity_N: NDArray[np.float64],
-    model: ModelSpec,
-    workload: Workload,
-    reference: tuple[float, float] | None,
-    **fields: Any,
+    columns: dict[str, NDArray[Any]], fleet: Fleet, reference: tuple[float, float] | None, **fields: Any
 ) -> Front:
-    N, M = len(capacity_N), model.num_blocks
-    psi_tot_E = N * psi_model_bytes(model, workload) + columns["total_blocks_E"] * psi_block_bytes(model, workload)
-    ratio_E = psi_tot_E / capacity_N.sum()
+    N, M = fleet.num_clients, fleet.num_blocks
+    ratio_E = fleet.vram_ratio(columns["total_blocks_E"])
     value_E = columns["bias_lambda_E" if fields["objective"] == "lambda" else "mean_inverse_popularity_E"]
     if reference is None:  # one block for each client: popularity N // M (at least 1) on every block
         least = max(1, N // M)
@@ -320,10 +312,3 @@ def _check_held(num_points: int, num_clients: int) -> None:
             f"{in_short(num_points)} points for {num_clients} clients are too many; "
             f"give at most {MAX_BUDGETS // num_clients} points"
         )
-
-
-def _capacities(capacity_N_bytes: ArrayLike) -> NDArray[np.float64]:
-    capacity_N = np.array(capacity_N_bytes, float)
-    if capacity_N.ndim != 1 or not capacity_N.size:
-        raise InvalidInputError("capacities must be a list with one number of bytes per client")
-    return capacity_N

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from zorba_core.allocation.bounds import gamma_star, water_filled_bound
 from zorba_core.allocation.measures import Allocation, bias_lambda
@@ -25,8 +25,6 @@ from zorba_core.allocation.solvers.balanced import water_filled_budgets
 from zorba_core.allocation.solvers.two_level import closest_two_level
 from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
-from zorba_core.planning.models import ModelSpec
 
 _MOVES_AT_ONCE = 64
 _STEPS = 300
@@ -47,13 +45,6 @@ PAPER_SCENARIOS: Mapping[str, PaperScenario] = {
     "SC2": PaperScenario(0.86, 0.50),
     "SC3": PaperScenario(0.86, 0.95),
 }
-
-
-def total_at_ratio(vram_ratio: float, capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload) -> int:
-    """The whole number of activated blocks whose VRAM is closest to ``vram_ratio`` of all capacity."""
-    capacity_N = np.asarray(capacity_N_bytes, float)
-    free = vram_ratio * capacity_N.sum() - len(capacity_N) * psi_model_bytes(model, workload)
-    return round(free / psi_block_bytes(model, workload))
 
 
 def solve_scenario(

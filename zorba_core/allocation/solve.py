@@ -16,7 +16,7 @@ import enum
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,12 +26,14 @@ from zorba_core.allocation.bounds import gamma_star, v_bound, water_filled_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
+from zorba_core.fleet import Fleet
 from zorba_core.registry import Registry
 
 Objective = Literal["lambda", "v"]
 
 # A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
 _SAME = 1e-9
+_LIMITS = ("total", "total_mode", "min_popularity", "max_blocks_per_client")
 
 
 class Status(enum.Enum):
@@ -176,16 +178,19 @@ def solver(
 
 
 def solve(
-    problem: Problem,
+    request: Fleet | Problem,
     solver: str | Solver = "balanced",
     *,
     objective: Objective = "lambda",
     time_limit: float = 10.0,
     seed: int | Sequence[int] = 0,
+    **limits: Any,
 ) -> Solution:
     """Allocate blocks to clients.
 
     Args:
+        request: a fleet, whose VRAM gives the budgets, or a problem.
+        limits: ``total``, ``total_mode``, ``min_popularity`` and ``max_blocks_per_client`` of the :class:`Problem`.
         solver: the name of one of :data:`SOLVERS`, or a solver.
         objective: what to minimise and bound, ``"lambda"`` or ``"v"``.
         time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
@@ -193,8 +198,10 @@ def solve(
 
     Raises:
         InvalidInputError: an unknown solver or option, or a solver that cannot honour the request.
+        InfeasibleError: a client that cannot hold one block, or limits that no matrix can meet.
         RunError: the solver failed, or its matrix does not meet the request.
     """
+    problem = problem_of(request, **limits)
     part = find_solver(solver, objective)
     if not (time_limit > 0 and math.isfinite(time_limit)):
         raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
@@ -226,6 +233,21 @@ def solve(
         seconds=time.perf_counter() - started,
         problem=problem,
     )
+
+
+def problem_of(request: Fleet | Problem, **limits: Any) -> Problem:
+    """The problem of a fleet, its budgets being what its VRAM holds; or the one given; with these limits.
+
+    Raises:
+        InvalidInputError: no such limit, or one out of range.
+        InfeasibleError: a client that cannot hold one block, or limits that no matrix can meet.
+    """
+    unknown = [name for name in limits if name not in _LIMITS]
+    if unknown:
+        raise InvalidInputError(f"solve takes no {unknown[0]!r}; the limits are {', '.join(_LIMITS)}")
+    if isinstance(request, Fleet):
+        return Problem(request.budget_N, request.num_blocks, **limits)
+    return replace(request, **limits) if limits else request
 
 
 def find_solver(solver: str | Solver, objective: str = "lambda") -> Solver:

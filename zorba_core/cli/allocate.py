@@ -18,7 +18,7 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_target
-from zorba_core.planning.memory import GIB, Workload, psi_client_bytes
+from zorba_core.vram import GIB, Workload
 
 SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file.")
 _MOST_ROWS = 60
@@ -110,7 +110,7 @@ def solution_lines(solution: Solution, request: FleetRequest) -> Iterator[str]:
 
 
 def _vram_gib(solution: Solution, request: FleetRequest) -> dict[str, Any] | None:
-    if request.model is None:
+    if request.fleet is None:
         return None
-    per_client = psi_client_bytes(request.model, request.workload, solution.allocation.blocks_held_N) / GIB
+    per_client = request.fleet.used_N_bytes(solution.allocation.blocks_held_N) / GIB
     return {"total": float(per_client.sum()), "per_client": per_client}

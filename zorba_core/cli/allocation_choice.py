@@ -20,13 +20,13 @@ from zorba_core.allocation import (
 )
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
-from zorba_core.planning.methods import method_facts
+from zorba_core.vram import MAX_CLIENTS, Workload
 
 if TYPE_CHECKING:
     from zorba_core.engine.settings import Settings
-    from zorba_core.planning.models import ModelSpec
+    from zorba_core.vram import ModelSpec
 
 DEFAULT_SOLVER = "balanced"
 DEFAULT_CLIENTS = 20
@@ -119,9 +119,8 @@ class AllocationChoice(Checked):
         if named and fleet and not {*named} & {*chosen.names}:
             typer.echo(f"note: {fleet.name} names none of the rows' clients; its rows are theirs in order", err=True)
         chosen = chosen.matched(named)
-        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload, names=fleet and chosen.names)
         origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
-        return budget_N, {"budgets": budget_N, **origin}
+        return chosen.budget_N, {"budgets": chosen.budget_N, **origin}
 
 
 def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:

@@ -14,15 +14,15 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.divide import DIRICHLET
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.messages import MAX_SEATS
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import check_folder, read_json, write_json
-from zorba_core.planning.memory import MAX_VRAM_GIB
-from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run
+from zorba_core.vram import MAX_VRAM_GIB
 
 if TYPE_CHECKING:
     from zorba_core.data.task import Task

@@ -10,23 +10,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from zorba_core.checked import Checked
-from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import Fleet, uniform_fleet
-from zorba_core.planning.memory import Workload, whole_block_budgets
-from zorba_core.planning.models import ModelSpec, model_spec
+from zorba_core.fleet import Fleet
+from zorba_core.vram import ModelSpec, Workload, model_spec
 
 DEFAULT_MODEL = "opt-125m"
 
 
 @dataclass(frozen=True, eq=False)
 class FleetRequest:
-    """Budgets of N clients; ``model`` and ``workload`` are None when only budgets were given."""
+    """Budgets of N clients; ``fleet`` is None when only budgets were given."""
 
     budget_N: NDArray[np.int64]
     num_blocks: int
-    model: ModelSpec | None = None
-    workload: Workload | None = None
     fleet: Fleet | None = None
 
     @property
@@ -68,10 +64,8 @@ class FleetOptions(Checked):
             raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
         if self.model is None and self.clients is None and self.fleet is None:
             raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
-        spec = model_spec(self.model or DEFAULT_MODEL)
-        chosen = read_fleet(spec, workload, self.clients, self.fleet, self.seed)
-        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload, names=self.fleet and chosen.names)
-        return FleetRequest(budget_N, spec.num_blocks, spec, workload, chosen)
+        chosen = read_fleet(model_spec(self.model or DEFAULT_MODEL), workload, self.clients, self.fleet, self.seed)
+        return FleetRequest(chosen.budget_N, chosen.num_blocks, chosen)
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
@@ -82,7 +76,9 @@ def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: 
     """
     if fleet is not None and clients is not None:
         raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
-    return read_fleet_table(fleet) if fleet is not None else uniform_fleet(spec, workload, clients or 50, seed)
+    if fleet is not None:
+        return Fleet.from_csv(fleet, spec, workload=workload)
+    return Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
 
 
 def parse_budgets(text: str) -> NDArray[np.int64]:

@@ -11,8 +11,7 @@ from zorba_core.cli.fleet_options import DEFAULT_MODEL, FleetOptions, read_fleet
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.memory import Workload
-from zorba_core.planning.models import model_spec
+from zorba_core.vram import Workload, model_spec
 
 
 def pareto(
@@ -28,15 +27,15 @@ def pareto(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """The front of Lambda against the fraction of all VRAM in use."""
-    spec, seed = model_spec(fleet.model), fleet.seed
-    chosen = read_fleet(spec, workload, fleet.clients, fleet.fleet, seed)
+    seed = fleet.seed
+    chosen = read_fleet(model_spec(fleet.model), workload, fleet.clients, fleet.fleet, seed)
     front: Front
     if by == "total":
         options = {"seed": seed, "objective": how.objective}
-        front = sweep_totals(chosen.capacity_N_bytes, spec, workload, epsilons, how.solver, **options)
+        front = sweep_totals(chosen, epsilons, how.solver, **options)
     elif by == "reduction":
         options = {"tau_mode": tau, "seed": seed, "objective": how.objective, "too_small": too_small}
-        front = sweep(chosen.capacity_N_bytes, spec, workload, epsilons, how.solver, **options)
+        front = sweep(chosen, epsilons, how.solver, **options)
     else:
         raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
     points = [
@@ -57,7 +56,7 @@ def pareto(
         for i in range(len(front))
     ]
     result = {
-        "model": spec.name,
+        "model": chosen.model.name,
         "num_clients": len(chosen.names),
         "solver": how.solver,
         "by": by,
@@ -74,7 +73,7 @@ def pareto(
     on_front = np.flatnonzero(front.on_front_E)
     on_front = on_front[np.argsort(front.vram_ratio_E[on_front])]
     lines = [
-        f"{spec.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {how.solver}: "
+        f"{chosen.model.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {how.solver}: "
         f"{len(on_front)} on the front",
         f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and {how.objective} "
         f"{front.reference[1]:g}",

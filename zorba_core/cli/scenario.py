@@ -7,13 +7,13 @@ from pathlib import Path
 import typer
 
 from zorba_core.allocation import Problem, write_allocation
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.cli.allocate import SAVE_OPTION, Limits, check_save, solution_json, solution_lines
 from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.memory import Workload
+from zorba_core.vram import Workload
 
 
 def scenario(
@@ -70,7 +70,7 @@ def _aim(
         )
     if not 0 < vram_ratio <= 1:
         raise InvalidInputError(f"VRAM ratio is {vram_ratio}; it must be above 0 and at most 1")
-    exact_total = total_at_ratio(vram_ratio, request.fleet.capacity_N_bytes, request.model, request.workload)
+    exact_total = request.fleet.total_at_ratio(vram_ratio)
     if exact_total < 1:
         raise InvalidInputError(f"VRAM ratio {vram_ratio:g} does not even hold every client's model; raise it")
     return exact_total, target_lambda

@@ -19,14 +19,14 @@ from zorba_core.data.divide import DIVISIONS, named_clients
 from zorba_core.data.own_task import task_for
 from zorba_core.data.task import METRIC_TITLES, TASKS, Task, get_task
 from zorba_core.data.words import listed
+from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.memory import GIB
-from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import DEFAULT_FOLDER, Run
 from zorba_core.runs.folder import check_name
 from zorba_core.runs.next_step import next_step
 from zorba_core.runs.threads import check_threads
+from zorba_core.vram import GIB
 
 if TYPE_CHECKING:
     from zorba_core.engine.callbacks import Callback

@@ -6,9 +6,8 @@ import typer
 
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes, total_bytes
-from zorba_core.planning.methods import METHODS
-from zorba_core.planning.models import PRESETS, model_spec
+from zorba_core.engine.methods.registry import METHODS, method_facts
+from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 
 def vram(
@@ -30,7 +29,7 @@ def vram(
         "num_parameters": spec.num_parameters,
         "psi_model_gib": psi_model_bytes(spec, workload) / GIB,
         "psi_block_gib": psi_block_bytes(spec, workload) / GIB,
-        "total_gib": total_bytes(spec, workload, clients, total_blocks, method) / GIB,
+        "total_gib": method_facts(method).total_bytes(spec, workload, clients, total_blocks) / GIB,
     }
     shown = total_blocks if METHODS[method].allocates else f"all {spec.num_blocks * clients}"
     lines = [

@@ -19,8 +19,8 @@ from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine import noise
 from zorba_core.engine.blocks import block_list, fingerprint_of, is_adapter
+from zorba_core.engine.lora import Lora
 from zorba_core.errors import MissingDataError
-from zorba_core.planning.lora import Lora
 
 if TYPE_CHECKING:
     from peft import PeftModel

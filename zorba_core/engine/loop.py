@@ -25,9 +25,10 @@ from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
-from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.methods.registry import method_facts, method_of
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
@@ -36,8 +37,6 @@ from zorba_core.engine.rows import Rows
 from zorba_core.engine.schedule import lr_of_round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.communication import numbers_a_round
-from zorba_core.planning.methods import method_facts
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from zorba_core.checked import Checked, OneOf
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.lora import Lora
+from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.lora import Lora
-from zorba_core.planning.methods import METHODS, method_facts
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.memory import GIB, MAX_VRAM_GIB
+from zorba_core.vram import GIB, MAX_VRAM_GIB
 
 
 @dataclass(frozen=True)

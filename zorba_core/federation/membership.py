@@ -11,14 +11,13 @@ from typing import Any
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.errors import InfeasibleError, name_some
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Member, Members, Plan, make_plan
 from zorba_core.federation.messages import HELLO, Aggregate, Hello, MessageError, Payload, Refusal, Registration
-from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
-from zorba_core.planning.methods import method_facts
-from zorba_core.runs.model_source import spec_of_model
+from zorba_core.vram import GIB, Workload, psi_block_bytes, psi_model_bytes, spec_of_model, whole_block_budgets
 
 NoteTaker = Callable[[str, dict[str, Any]], None]
 

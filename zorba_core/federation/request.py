@@ -10,10 +10,10 @@ from zorba_core.allocation import Allocation
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.files import to_json
-from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import folder as runs
 from zorba_core.runs.resume import settings_of
 

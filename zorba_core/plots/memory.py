@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from zorba_core.planning.memory import Workload
-from zorba_core.planning.models import ModelSpec
 from zorba_core.plots.theme import LIGHT, Palette, styled
+from zorba_core.vram import ModelSpec, Workload
 
 _MIB = 2**20
 _WIDTH = 900

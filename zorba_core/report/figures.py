@@ -15,8 +15,6 @@ import numpy as np
 
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.planning.memory import Workload, psi_block_bytes
-from zorba_core.planning.models import model_spec
 from zorba_core.study.experiments import analysis, lambda_study, read_results
 from zorba_core.study.experiments.method_comparison import grid_edge, seed_curves
 from zorba_core.study.experiments.protocol import EASY_SHARE, TARGET_SHARE, target_of
@@ -25,6 +23,7 @@ from zorba_core.study.experiments.store import Results
 from zorba_core.study.ledger.front_rows import FLEETS_OF_FRONT, at_ratio
 from zorba_core.study.ledger.memory_rows import MEASURED, MIB, read_measured
 from zorba_core.study.ledger.verdicts import PROFILE, interval_text, paired
+from zorba_core.vram import Workload, model_spec, psi_block_bytes
 
 _SCALE = 1.5  # pixels of the picture for one of the page
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import LocalRounds, Rounds, run_rounds
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
-from zorba_core.planning.methods import method_facts
 from zorba_core.runs.checkpoint import ROUNDS_APART, Checkpoint
 from zorba_core.runs.memory_meter import MemoryMeter, memory_errors
 from zorba_core.runs.replaying import records_of

@@ -95,7 +95,7 @@ class Run:
 
     @property
     def communication(self) -> dict[str, Any] | None:
-        """What a finished run sent (:mod:`zorba_core.planning.communication`)."""
+        """What a finished run sent (:mod:`zorba_core.engine.communication`)."""
         return self.summary.get("communication")
 
     @property

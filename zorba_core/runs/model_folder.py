@@ -16,9 +16,9 @@ from torch import nn
 
 from zorba_core.engine.adapters import base_sha256
 from zorba_core.engine.blocks import Blocks, block_list, fingerprint_of, is_adapter
+from zorba_core.engine.lora import Lora
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import write_json
-from zorba_core.planning.lora import Lora
 
 BASE_FACTS = "base.json"  # beside saved adapters: which weights they belong to
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
-from zorba_core.planning.models import ModelSpec, spec_from_config
-from zorba_core.planning.parameter_counts import COUNTS
+from zorba_core.vram import ModelSpec, spec_from_config
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -75,54 +74,23 @@ def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
     return _load(name_or_path, "weights", load_complete).eval()
 
 
-def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
-    """M, H, K, alpha and d of a model, by its config; by its parameters where ``planning`` knows no formula."""
-    config = model.config
-    if config.model_type in COUNTS:
-        return spec_from_config(config.to_dict(), name)
-    ffn = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    return ModelSpec(
-        name,
-        config.num_hidden_layers,
-        config.hidden_size,
-        config.num_attention_heads,
-        num_parameters,
-        ffn / config.hidden_size,
-    )
-
-
-def counted_spec(source: str) -> ModelSpec:
-    """M, H, K, alpha and d of a model in a folder or on the hub, whose config alone is fetched.
+def hub_spec(source: str) -> ModelSpec:
+    """M, H, K, alpha and d of a model on the hub, whose config alone is fetched.
 
     Raises:
         InvalidInputError: it is no causal language model that ``transformers`` knows.
         MissingDataError: the hub did not give its config.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
-    local = Path(source).is_dir()
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=local)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # of fields of any kind
-        if local:
-            raise InvalidInputError(f"model folder {source}: {first_line(error)}") from None
         raise MissingDataError(
             f"model {source}: the hub did not give its config ({type(error).__name__}); check the name and "
             "the network, or give a local Hugging Face folder"
         ) from None
-    if config.model_type in COUNTS:
-        return spec_from_config(config.to_dict(), source)
-    try:
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
-    except ValueError:
-        raise InvalidInputError(
-            f"model {source}: {config.model_type!r} is no causal language model; "
-            f"supported are the model types {', '.join(COUNTS)}"
-        ) from None
-    return spec_of_model(model, source)
+    return spec_from_config(config, source)
 
 
 def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerBase:

@@ -40,11 +40,11 @@ from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.first_order import gradient_cohort
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
-from zorba_core.planning.methods import method_facts
 
 _CLIENTS, _DIRECTIONS = 2, 4
 PIECE = 2**22  # numbers of a block that are compared at a time

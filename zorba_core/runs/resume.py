@@ -26,10 +26,10 @@ from zorba_core.data.own_task import Data
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import LocalRounds, init
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_folder, check_folder, remove_leftovers
-from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore

@@ -33,25 +33,24 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit, check_model
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import check_folder, named_in_errors, readable_as_usual
-from zorba_core.planning.methods import method_facts
-from zorba_core.planning.models import ModelSpec, config_of, model_spec
-from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.complete import complete_run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.model_folder import begin_from, save_model
-from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, resolve_model
+from zorba_core.runs.model_source import hub_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.runs.notices import cut_lines, evaluation_lines
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.threads import check_threads
 from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.writer import RunWriter, check_name
+from zorba_core.vram import ModelSpec, model_spec
 
 DEFAULT_DATASET = "toy-reviews"
 DEFAULT_MODEL = "opt-mini"
@@ -211,9 +210,7 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
         InvalidInputError, MissingDataError: unknown, not available, or of a family whose size cannot be counted.
     """
     source = resolve_model(model)
-    if os.path.isdir(source) and str(config_of(source).get("model_type")) in COUNTS:  # it may be of any kind
-        return model_spec(source)
-    return counted_spec(source)
+    return model_spec(source) if os.path.isdir(source) else hub_spec(source)
 
 
 def _check_clients(method: str, allocation: Allocation | None, num_clients: int | None) -> None:

@@ -14,15 +14,14 @@ import numpy as np
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.communication import run_communication
 from zorba_core.engine.loop import Outcome
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.settings import Settings
-from zorba_core.planning.communication import run_communication
-from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
-from zorba_core.planning.methods import method_facts
 from zorba_core.runs import BACKWARD_WORK
-from zorba_core.runs.model_source import spec_of_model
+from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
 
 
 class CountReports(Callback):

@@ -40,11 +40,11 @@ from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, repeat_round, step
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, RoundResult
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.methods import method_facts
 from zorba_core.runs.preflight import preflight
 
 HELD_OUT_ROWS = 256

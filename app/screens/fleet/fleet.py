@@ -15,10 +15,8 @@ from app.shared.components import Download, Number
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain, say_too_small, say_unheld
 from app.shared.scenario import FLEET_KINDS, Scenario, block_gib
-from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import ZorbaError
-from zorba_core.planning.fleets import Fleet
-from zorba_core.planning.memory import affordable_blocks
+from zorba_core.fleet import MIXES, Fleet
 from zorba_core.plots import affordable_figure, vram_figure
 
 
@@ -46,7 +44,7 @@ def page() -> None:
             with listed:
                 fleet_input.table_editor()
         return
-    blocks_N = affordable_blocks(fleet.capacity_N_bytes, scenario.model_spec, scenario.workload).clip(min=0)
+    blocks_N = fleet.affordable_N().clip(min=0)
     with sentence:
         _in_a_sentence(scenario)
         _problems(blocks_N, scenario)

@@ -12,8 +12,8 @@ from typing import Any
 
 from zorba_core.data.task import TASKS, MadeRows, Task
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.model_source import BUNDLED, MODELS_VARIABLE, models_folder
+from zorba_core.vram import ModelSpec, model_spec
 
 
 def datasets() -> list[Task]:

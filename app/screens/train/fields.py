@@ -13,9 +13,9 @@ from zorba_core.checked import bound_of, help_of, kind_of
 from zorba_core.data.load import missing as how_to_get
 from zorba_core.data.task import METRIC_TITLES, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.methods.registry import METHODS, MethodFacts, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import ZorbaError
-from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER, OWN_ROWS = "folder", "own"
 _FITTING = "fitting_model"  # in the session: the model that was offered first

@@ -19,11 +19,10 @@ from app.screens.train.words import ERROR
 from app.shared import components, selection, state
 from app.shared.links import keep
 from zorba_core.allocation import Allocation
+from zorba_core.engine.methods.registry import MethodFacts
 from zorba_core.errors import ZorbaError
-from zorba_core.planning.memory import GIB, Workload, total_bytes
-from zorba_core.planning.methods import MethodFacts
-from zorba_core.planning.models import PRESETS
 from zorba_core.plots import allocation_figure, client_order
+from zorba_core.vram import GIB, PRESETS, Workload
 
 _PRESSED = "train_start_pressed"
 
@@ -159,7 +158,7 @@ def _vram_gib(allocation: Allocation, model: choices.Model, method: MethodFacts,
     """All clients together, by the paper's model."""
     workload = Workload(batch_size=options["batch_size"], seq_len=options["seq_len"])
     total = allocation.total_blocks if method.allocates else None
-    return total_bytes(model.spec, workload, allocation.num_clients, total, method.name) / GIB
+    return method.total_bytes(model.spec, workload, allocation.num_clients, total) / GIB
 
 
 def _start(runs_folder: Path, request: TrainRequest, vram_gib: float) -> None:

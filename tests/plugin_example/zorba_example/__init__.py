@@ -8,7 +8,7 @@ import pandas as pd
 
 from zorba_core.data import MadeRows, Task
 from zorba_core.engine import Estimator
-from zorba_core.planning.methods import MethodFacts
+from zorba_core.engine.methods.registry import MethodFacts
 
 
 def made_tickets(split):

@@ -19,7 +19,7 @@ ROW = Claim(
     unit="GiB",
     verdict="reproduced",
     how="zorba vram --model opt-125m",
-    evidence=("zorba_core.planning.memory.total_bytes",),
+    evidence=("zorba_core.vram.total_bytes",),
 )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes
-from zorba_core.planning.models import model_spec
 from zorba_core.study.ledger import memory_rows
 from zorba_core.study.ledger.printed import NUM_CLIENTS, TABLE_2_VRAM
+from zorba_core.vram import GIB, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 
 def by_id(root):

@@ -49,13 +49,13 @@ import numpy as np
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.methods.registry import MethodFacts
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.schedule import lr_of_round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.methods import MethodFacts
 
 
 class Method(MethodFacts):

@@ -26,7 +26,7 @@ from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.flower.records import from_records, to_records
 from zorba_core.federation.messages import CATCH_UP, HELLO, MessageError, Payload
 from zorba_core.federation.replica_store import ReplicaStore
-from zorba_core.planning.memory import GIB
+from zorba_core.vram import GIB
 
 app = ClientApp()
 _PLACE, _MEANS = ("seat", "partition-id", "num-partitions"), ("blocks", "vram-gib", "device", "threads")

@@ -11,7 +11,7 @@ from zorba_core.data.encode import label_tokens
 from zorba_core.data.prompts import answer_space
 from zorba_core.data.task import FIELD, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.planning.methods import METHODS
+from zorba_core.engine.methods.registry import METHODS
 from zorba_core.runs.folder import Run
 from zorba_core.runs.use.quality import wilson
 from zorba_core.runs.use.tuned_model import TunedModel

@@ -23,10 +23,10 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_path
-from zorba_core.planning.methods import method_facts
 from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.folder import DEFAULT_FOLDER, TRAJECTORY, Request, Run, read_request, read_run
 from zorba_core.runs.resume import replay, settings_of

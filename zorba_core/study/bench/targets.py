@@ -21,11 +21,11 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.precision import products_in
-from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.session import use_threads
 from zorba_core.study.bench.common import FLOPS, LABEL_IDS, LR, BenchSettings, Report, client_batches, synchronised
+from zorba_core.vram import ModelSpec, model_spec
 
 TARGET_MODELS = ("opt-125m", "opt-1.3b")
 _LARGE_PRODUCT = {"cuda": 8192, "cpu": 1024}  # rows and columns

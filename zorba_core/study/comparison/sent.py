@@ -1,4 +1,4 @@
-"""Bytes that a run has sent, round by round, as the messages of ``zorba_core.planning.communication`` have them.
+"""Bytes that a run has sent, round by round, as the messages of ``zorba_core.engine.communication`` have them.
 
 Shapes: P moments of a run.
 """
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation
+from zorba_core.engine.communication import run_communication
+from zorba_core.engine.methods.registry import METHODS
 from zorba_core.errors import ZorbaError
-from zorba_core.planning.communication import run_communication
-from zorba_core.planning.methods import METHODS
 
 _BYTES_A_NUMBER = 4  # of the weights or estimates that FedIT and FedZO send
 

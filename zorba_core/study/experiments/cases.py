@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, total_at_ratio
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload
-from zorba_core.planning.models import model_spec
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS
+from zorba_core.fleet import Fleet
 from zorba_core.study.experiments.protocol import model_of, settings_of
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.specs import PROFILES, Experiment, RunSpec
@@ -24,13 +22,12 @@ ROUNDS = 30  # of the standard profile, and of the experiment lambda: the same r
 
 def scenario_recipes() -> dict[str, Recipe]:
     """The three scenarios for 50 clients and OPT-125M, on the fleet of draw 0."""
-    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
-    fleet = uniform_fleet(model, workload, _NUM_CLIENTS, seed=0)
+    fleet = Fleet.uniform("opt-125m", _NUM_CLIENTS, seed=0)
     return {
         name: Recipe(
             "scenario",
             _NUM_CLIENTS,
-            total=total_at_ratio(scenario.vram_ratio, fleet.capacity_N_bytes, model, workload),
+            total=fleet.total_at_ratio(scenario.vram_ratio),
             target_lambda=scenario.bias_lambda,
         )
         for name, scenario in PAPER_SCENARIOS.items()

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.allocation.scenarios import solve_scenario
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload, whole_block_budgets
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
 
 KINDS = ("uniform", "popularity", "random", "solver", "scenario", "only")
 PLACEMENTS = ("spread", "pile")
@@ -105,9 +103,7 @@ def fleet_budgets(num_clients: int, num_blocks: int, draw: int) -> NDArray[np.in
     presets = {12: "opt-125m", 24: "opt-1.3b"}
     if num_blocks not in presets:
         raise InvalidInputError(f"a fleet is drawn for 12 or 24 blocks here, not {num_blocks}")
-    model, workload = model_spec(presets[num_blocks]), Workload(batch_size=8, seq_len=128)
-    fleet = uniform_fleet(model, workload, num_clients, seed=draw)
-    return whole_block_budgets(fleet.capacity_N_bytes, model, workload)
+    return Fleet.uniform(presets[num_blocks], num_clients, seed=draw).budget_N
 
 
 def dealt(popularity_M: Sequence[int], num_clients: int, placement: str) -> Allocation:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.engine import ENGINE_VERSION
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.errors import RunError, ZorbaError
 from zorba_core.files import to_json, write_json
-from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run, read_run
 from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
 from zorba_core.study.experiments.specs import RunSpec

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from zorba_core.planning.communication import run_communication
-from zorba_core.planning.methods import METHODS
+from zorba_core.engine.communication import run_communication
+from zorba_core.engine.methods.registry import METHODS
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import COMMUNICATION, MODELS_SENT
 from zorba_core.study.ledger.printed import METHOD_TITLES, NUM_CLIENTS
 from zorba_core.study.printed_communication import NUM_SEEDS, PRINTED, PrintedCell, matching, matching_any_kinds
 
-_EVIDENCE = ("zorba_core.planning.communication.run_communication", "zorba_core.study.printed_communication")
+_EVIDENCE = ("zorba_core.engine.communication.run_communication", "zorba_core.study.printed_communication")
 
 
 def rows() -> list[Claim]:

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation import Front, Problem, solve, sweep
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
-from zorba_core.planning.models import ModelSpec, model_spec
+from zorba_core.fleet import Fleet
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import SCENARIOS
+from zorba_core.vram import ModelSpec, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 N, _FLEETS = 50, 1000
 FLEETS_OF_FRONT = 5
@@ -65,9 +64,7 @@ def _best(seed: int, ratio: float, num_epsilons: int) -> tuple[float, NDArray[np
 
 @functools.cache
 def _swept(seed: int, num_epsilons: int) -> Front:
-    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
-    capacity_N_bytes = uniform_fleet(model, workload, N, seed).capacity_N_bytes
-    return sweep(capacity_N_bytes, model, workload, num_epsilons, "balanced", "vector", seed)
+    return sweep(Fleet.uniform("opt-125m", N, seed=seed), num_epsilons, "balanced", "vector", seed)
 
 
 class AtRatio(NamedTuple):
@@ -80,15 +77,13 @@ class AtRatio(NamedTuple):
 
 def at_ratio(ratio: float, num_epsilons: int = 1000, fleets: int = FLEETS_OF_FRONT) -> AtRatio:
     """What Theorem 3 costs at equal budgets, and what moving memory between clients brings on top."""
-    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
     rows = []
     for seed in range(fleets):
-        capacity = uniform_fleet(model, workload, N, seed).capacity_N_bytes
+        fleet = Fleet.uniform("opt-125m", N, seed=seed)
         value, budgets = _best(seed, ratio, num_epsilons)
-        total = total_at_most(ratio, capacity, model, workload)
-        own = Problem(budgets, model.num_blocks)
-        free = Problem(whole_block_budgets(capacity, model, workload), model.num_blocks, total)
-        rows.append((value, solve(own, "exact").value, solve(free, "exact").value))
+        own = Problem(budgets, fleet.num_blocks)
+        total = total_at_most(ratio, fleet.capacity_N_bytes, fleet.model, fleet.workload)
+        rows.append((value, solve(own, "exact").value, solve(fleet, "exact", total=total).value))
     return AtRatio(*(float(mean) for mean in np.mean(rows, axis=0)))
 
 
@@ -162,7 +157,7 @@ def _scenarios() -> list[Claim]:
     model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
     parameters, block = psi_model_bytes(model, workload), psi_block_bytes(model, workload)
     M = model.num_blocks
-    fleets = [uniform_fleet(model, workload, N, seed) for seed in range(_FLEETS)]
+    fleets = [Fleet.uniform(model, N, seed=seed, workload=workload) for seed in range(_FLEETS)]
     claims = []
     for name, scenario in PAPER_SCENARIOS.items():
         highest, allowed = [], 0
@@ -176,10 +171,9 @@ def _scenarios() -> list[Claim]:
             low, high = min(low for low, _ in lambdas), max(high for _, high in lambdas)
             allowed += low <= scenario.bias_lambda + 0.005 and scenario.bias_lambda - 0.005 <= high
             highest.append(high)
-        total = total_at_ratio(scenario.vram_ratio, fleets[0].capacity_N_bytes, model, workload)
-        budgets = whole_block_budgets(fleets[0].capacity_N_bytes, model, workload)
-        built = solve_scenario(Problem(budgets, M, total), scenario.bias_lambda)
-        balanced = solve(Problem(budgets, M, total)).value
+        total = fleets[0].total_at_ratio(scenario.vram_ratio)
+        built = solve_scenario(Problem(fleets[0].budget_N, M, total), scenario.bias_lambda)
+        balanced = solve(fleets[0], total=total).value
         holds = allowed >= _FLEETS / 20
         claims.append(
             Claim(

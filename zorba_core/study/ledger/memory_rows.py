@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from zorba_core.engine.methods.registry import method_facts
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes, total_bytes, whole_block_budgets
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import (
     CAPACITIES,
@@ -21,6 +20,7 @@ from zorba_core.study.ledger.findings import (
     VRAM_MISPRINT,
 )
 from zorba_core.study.ledger.printed import BATCH_SIZE, METHOD_TITLES, MODEL_TITLES, NUM_CLIENTS, TABLE_2_VRAM, VramRow
+from zorba_core.vram import GIB, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 TOLERANCE_GIB = 0.05
 _PARAMETERS_BY_ZORBA = {"opt-125m": 125_000_000, "opt-1.3b": 1_300_000_000}  # the round d that ZorBA's cells fit
@@ -42,7 +42,7 @@ def cell_gib(row: VramRow, method: str) -> float:
     """One cell of Table II by the paper's own model."""
     workload = Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
     blocks = row.total_blocks if method == "zorba" else None
-    return total_bytes(model_spec(row.model), workload, NUM_CLIENTS, blocks, method) / GIB
+    return method_facts(method).total_bytes(model_spec(row.model), workload, NUM_CLIENTS, blocks) / GIB
 
 
 def _cells() -> list[Claim]:
@@ -65,7 +65,10 @@ def _cells() -> list[Claim]:
                     verdict="consistent" if by_total else "reproduced" if fits else "contradicted",
                     how=f"zorba vram --model {row.model} --seq-len {row.seq_len} --batch-size {BATCH_SIZE} "
                     f"--clients {NUM_CLIENTS} --method {method}{blocks}",
-                    evidence=("zorba_core.planning.memory.total_bytes", "notebooks/02_vram_model.ipynb"),
+                    evidence=(
+                        "zorba_core.engine.methods.registry.MethodFacts.total_bytes",
+                        "notebooks/02_vram_model.ipynb",
+                    ),
                     note=_total_text(row) if method == "zorba" else "",
                     counter_example="" if fits else _misprint_text(row, ours),
                     finding=VRAM_FROM_TOTALS if by_total else VRAM_FITS if fits else VRAM_MISPRINT,
@@ -186,7 +189,10 @@ def _percentages() -> list[Claim]:
                 unit="%",
                 verdict="reproduced" if abs(most - printed) <= 0.01 else "contradicted",
                 how="zorba report (from the cells of Table II)",
-                evidence=("zorba_core.study.ledger.printed.TABLE_2_VRAM", "zorba_core.planning.memory.total_bytes"),
+                evidence=(
+                    "zorba_core.study.ledger.printed.TABLE_2_VRAM",
+                    "zorba_core.engine.methods.registry.MethodFacts.total_bytes",
+                ),
                 note=f"row {MODEL_TITLES[row.model]}, {row.dataset}: {row.total_blocks} blocks activated. Within the "
                 "paper's VRAM model; measured, activated blocks cost no memory (fig-1/linear)",
                 counter_example="" if abs(most - printed) <= 0.01 else f"the largest saving is {most:.2f} %",
@@ -214,7 +220,7 @@ def _figure_1(checkout: Path) -> list[Claim]:
             unit="% of psi with all 12 blocks activated, OPT-125M, B=8, L=128",
             verdict="reproduced",
             how="zorba vram --model opt-125m --seq-len 128 --clients 1 --total-blocks 12",
-            evidence=("zorba_core.planning.memory.psi_block_bytes", "notebooks/02_vram_model.ipynb"),
+            evidence=("zorba_core.vram.psi_block_bytes", "notebooks/02_vram_model.ipynb"),
             note="by the paper's model, which the figure draws; the figure's numbers are not in the text. Measured, a "
             f"round holds {measured[most]:.0f} MiB beside {psi_model_bytes(model, workload) / MIB:.0f} MiB of "
             "parameters (fig-1/linear)",
@@ -255,11 +261,11 @@ def read_measured(path: Path) -> dict[int, float]:
 def _capacities() -> list[Claim]:
     claims = []
     for row in TABLE_2_VRAM:
-        model, workload = model_spec(row.model), Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
-        fleets = (uniform_fleet(model, workload, NUM_CLIENTS, seed) for seed in range(_FLEETS))
-        totals = np.array([whole_block_budgets(fleet.capacity_N_bytes, model, workload).sum() for fleet in fleets])
+        workload = Workload(batch_size=BATCH_SIZE, seq_len=row.seq_len)
+        fleets = (Fleet.uniform(row.model, NUM_CLIENTS, seed=seed, workload=workload) for seed in range(_FLEETS))
+        totals = np.array([fleet.budget_N.sum() for fleet in fleets])
         able = int((totals >= row.total_blocks).sum())
-        all_blocks = model.num_blocks * NUM_CLIENTS
+        all_blocks = model_spec(row.model).num_blocks * NUM_CLIENTS
         claims.append(
             Claim(
                 id=f"capacity/{row.model}/{row.dataset.lower()}",
@@ -272,7 +278,7 @@ def _capacities() -> list[Claim]:
                 unit=f"blocks; ours: what a fleet drawn so can hold, median of {_FLEETS}",
                 verdict="reproduced" if able >= _FLEETS / 20 else "contradicted",
                 how="zorba report (zorba_core.study.ledger.memory_rows)",
-                evidence=("zorba_core.planning.fleets.uniform_fleet", "notebooks/02_vram_model.ipynb"),
+                evidence=("zorba_core.fleet.Fleet.uniform", "notebooks/02_vram_model.ipynb"),
                 note=f"{able} of {_FLEETS} fleets can hold it; the largest holds {int(totals.max())} blocks",
                 counter_example=""
                 if able >= _FLEETS / 20

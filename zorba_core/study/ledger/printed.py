@@ -15,7 +15,7 @@ DATASETS: Mapping[str, str] = {"AG-News": "ag-news", "SST-2": "sst2", "SNLI": "s
 class VramRow(NamedTuple):
     """A row of Table II: GiB of all clients. L is not printed; these are the lengths at which the baselines fit."""
 
-    model: str  # a preset of zorba_core.planning.models
+    model: str  # a preset of zorba_core.vram
     dataset: str
     seq_len: int
     total_blocks: int  # of ZorBA: the whole number that its cell stands for

@@ -9,14 +9,13 @@ import numpy as np
 
 from zorba_core.allocation import Problem, gamma_certificate, gamma_star, gamma_star_by_subsets, solve
 from zorba_core.allocation.measures import bias_lambda, least_popularity, popularity
-from zorba_core.planning.fleets import uniform_fleet
-from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
-from zorba_core.planning.models import model_spec
+from zorba_core.fleet import Fleet
 from zorba_core.study.ledger import bound_rows
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import THEOREM_3, UNIT_SPHERE
 from zorba_core.study.ledger.quadratic import estimate_ratio
 from zorba_core.study.theory import Constants, largest_lr_theorem_2, theorem_2
+from zorba_core.vram import Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 _HOW = "zorba report (zorba_core.study.ledger.theory_rows)"
 
@@ -74,11 +73,11 @@ def _all_matrices(budgets: np.ndarray, num_blocks: int) -> list[np.ndarray]:
 
 
 def _theorem_3_full_size() -> Claim:
-    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
     lower, ratios = 0, []
     for seed in range(10):
-        budgets = whole_block_budgets(uniform_fleet(model, workload, 50, seed).capacity_N_bytes, model, workload)
-        budgets = np.maximum(budgets // 2, 1)  # half of the VRAM for activations: where allocation matters
+        budgets = np.maximum(
+            Fleet.uniform("opt-125m", 50, seed=seed).budget_N // 2, 1
+        )  # half of the VRAM for activations: where allocation matters
         problem = Problem(budgets, 12)
         within = Problem(budgets, 12, min_popularity=gamma_star(budgets, 12))
         free, bound = solve(problem, "exact"), solve(within, "exact")
@@ -114,7 +113,7 @@ def _theorem_4() -> list[Claim]:
         certificate = gamma_certificate(budgets, M)
         agree += gamma_star(budgets, M) == gamma_star_by_subsets(budgets, M) == certificate.gamma_star
     model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
-    fleet, block = uniform_fleet(model, workload, 50, seed=0), psi_block_bytes(model, workload)
+    fleet, block = Fleet.uniform(model, 50, workload=workload), psi_block_bytes(model, workload)
     tau_E = np.random.default_rng(1).random(1000)
     real_EN = (fleet.capacity_N_bytes * (1 - tau_E[:, None]) - psi_model_bytes(model, workload)) / block
     real_EN = np.clip(real_EN, 1, 12)
@@ -143,7 +142,7 @@ def _theorem_4() -> list[Claim]:
             unit="of 1000 reduction vectors give a least popularity that no matrix attains",
             verdict="contradicted" if too_high else "reproduced",
             how=_HOW,
-            evidence=("zorba_core.planning.memory.whole_block_budgets", "notebooks/03_pareto_front.ipynb"),
+            evidence=("zorba_core.vram.whole_block_budgets", "notebooks/03_pareto_front.ipynb"),
             note="OPT-125M, 50 clients, one tau for all clients; clients with less than one block counted with one",
             counter_example="3 blocks, 2 clients that afford 1.5 blocks each: the formula gives 1, and two clients "
             "with one whole block each leave a block without any",

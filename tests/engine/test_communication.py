@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from zorba_core.engine.communication import kinds_of_block, numbers_a_round, run_communication
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.communication import kinds_of_block, numbers_a_round, run_communication
 from zorba_core.study.printed_communication import NUM_CLIENTS, NUM_SEEDS, PRINTED, matching, matching_any_kinds
 
 # Four blocks, three clients; blocks 0 and 3 have the same clients.

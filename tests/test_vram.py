@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+import transformers
 
-from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.planning.memory import (
+from tests.engine.test_blocks import built
+from zorba_core.engine.methods.registry import method_facts
+from zorba_core.errors import InfeasibleError, InvalidInputError, MissingDataError
+from zorba_core.vram import (
     GIB,
+    PRESETS,
     Workload,
     affordable_blocks,
+    model_spec,
     psi_block_bytes,
     psi_client_bytes,
     psi_model_bytes,
-    total_bytes,
+    spec_from_config,
     whole_block_budgets,
 )
-from zorba_core.planning.models import model_spec
 
 OPT = model_spec("opt-125m")
 WORKLOAD = Workload(batch_size=8, seq_len=128)
@@ -51,7 +57,8 @@ TABLE_II = [
 
 @pytest.mark.parametrize(("name", "seq_len", "method", "total_blocks", "printed_gib"), TABLE_II)
 def test_table_ii_is_reproduced(name, seq_len, method, total_blocks, printed_gib):
-    total = total_bytes(model_spec(name), Workload(batch_size=8, seq_len=seq_len), 50, total_blocks, method)
+    workload = Workload(batch_size=8, seq_len=seq_len)
+    total = method_facts(method).total_bytes(model_spec(name), workload, 50, total_blocks)
     assert total / GIB == pytest.approx(printed_gib, abs=0.05)
 
 
@@ -91,7 +98,7 @@ def test_a_client_that_cannot_hold_one_block_is_named():
     ) as error:
         whole_block_budgets(capacity, OPT, WORKLOAD)
     assert error.value.clients == (1, 3)
-    with pytest.raises(InfeasibleError, match=r"client bea, dan; leave"):
+    with pytest.raises(InfeasibleError, match=r"bea, dan; leave"):
         whole_block_budgets(capacity, OPT, WORKLOAD, names=("al", "bea", "cy", "dan"))
 
 
@@ -136,4 +143,83 @@ def test_a_bad_workload_is_refused(settings, says):
 )
 def test_an_impossible_total_is_refused(arguments, says):
     with pytest.raises(InvalidInputError, match=says):
-        total_bytes(OPT, WORKLOAD, *arguments)
+        method_facts(arguments[2]).total_bytes(OPT, WORKLOAD, *arguments[:2])
+
+
+SMALL = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "vocab_size": 101}
+FAMILIES = {  # the feed-forward width of each is 96
+    "OPT": {**SMALL, "ffn_dim": 96, "word_embed_proj_dim": 24, "do_layer_norm_before": False},
+    "GPT2": {"n_layer": 3, "n_embd": 48, "n_head": 4, "vocab_size": 101, "n_positions": 64, "n_inner": 96},
+    "Llama": {**SMALL, "intermediate_size": 96, "num_key_value_heads": 2, "attention_bias": True},
+    "Falcon": {**SMALL, "ffn_hidden_size": 96, "new_decoder_architecture": True, "num_kv_heads": 2},
+    "Qwen3": {**SMALL, "intermediate_size": 96, "num_key_value_heads": 2, "tie_word_embeddings": True},
+}
+PUBLISHED_OPT = {  # hidden, blocks, heads, word embedding, exact parameters
+    "opt-125m": (768, 12, 12, 768, 125_239_296),
+    "opt-350m": (1024, 24, 16, 512, 331_196_416),
+    "opt-1.3b": (2048, 24, 32, 2048, 1_315_758_080),
+    "opt-2.7b": (2560, 32, 32, 2560, 2_651_596_800),
+    "opt-30b": (7168, 48, 56, 7168, 29_974_540_288),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_config_gives_the_sizes_of_the_model_built_from_it(family):
+    model = built(family, **FAMILIES[family])()
+    for as_saved in (True, False):
+        spec = spec_from_config(json.loads(model.config.to_json_string(use_diff=as_saved)), family)
+        assert spec.num_parameters == model.num_parameters()
+        assert (spec.num_blocks, spec.hidden_size, spec.num_heads, spec.ffn_ratio) == (3, 48, 4, 2)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_the_published_shape_and_nearly_the_published_size(name):
+    hidden, blocks, heads, embedding, exact = PUBLISHED_OPT[name]
+    config = transformers.OPTConfig(
+        hidden_size=hidden,
+        num_hidden_layers=blocks,
+        num_attention_heads=heads,
+        ffn_dim=4 * hidden,
+        word_embed_proj_dim=embedding,
+        do_layer_norm_before=name != "opt-350m",
+    )
+    assert spec_from_config(config, name).num_parameters == exact
+    preset = model_spec(f"facebook/{name}")
+    assert (preset.num_blocks, preset.hidden_size, preset.num_heads) == (blocks, hidden, heads)
+    assert preset.num_parameters == pytest.approx(exact, rel=0.013)
+
+
+def test_a_hugging_face_folder_and_its_config_file_give_the_same_spec(tmp_path):
+    transformers.OPTConfig(**FAMILIES["OPT"]).save_pretrained(tmp_path)
+    assert model_spec(tmp_path) == model_spec(str(tmp_path / "config.json"))
+    assert model_spec(tmp_path).name == tmp_path.name
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("not json", "not JSON"),
+        ("[1]", "must be a JSON object"),
+        ("{}", "builds no causal language model"),
+        ('{"model_type": "theirs"}', "theirs"),
+        ('{"model_type": "t5"}', "builds no causal language model"),
+        ('{"model_type": "opt", "hidden_size": "8"}', "hidden_size"),
+        ('{"model_type": "opt", "hidden_size": -8}', "builds no causal language model"),
+    ],
+)
+def test_a_bad_config_is_refused_in_one_line(tmp_path, content, says):
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(InvalidInputError, match=says) as error:
+        model_spec(path)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_name_lists_the_presets():
+    with pytest.raises(InvalidInputError, match="unknown model 'opt-9000b'; choose one of opt-125m"):
+        model_spec("opt-9000b")
+
+
+def test_a_folder_without_config_says_so(tmp_path):
+    with pytest.raises(MissingDataError, match=r"no config\.json"):
+        model_spec(tmp_path)

@@ -1,0 +1,242 @@
+"""Fleets: drawn as in the paper, from mixes of GPUs, or read from a table of names and GiB."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.command import call, check_refused
+from zorba_core.errors import InfeasibleError, InvalidInputError, MissingDataError
+from zorba_core.fleet import MIXES, Fleet
+from zorba_core.vram import GIB, PAPER_WORKLOAD, model_spec, psi_client_bytes
+
+OPT = model_spec("opt-125m")
+LOW, HIGH = psi_client_bytes(OPT, PAPER_WORKLOAD, [1, OPT.num_blocks])
+SMI = b"name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\nNVIDIA L4, 23034 MiB\nTesla T4, 15360 MiB\n"
+
+
+# Of "opt-125m" with seeds 0, 1 and 2.
+UNIFORM = [1.427761514526968, 0.9426172379416056, 0.6402888728665614]
+NORMAL = [1.254529986595797, 1.6688202226842317]
+LOGNORMAL = [0.7885335032918495, 0.8187108312805501]
+
+
+def of_gib(*gib: float, names: tuple[str, ...] = ()) -> Fleet:
+    return Fleet(names or tuple("abcdefgh"[: len(gib)]), np.array(gib) * GIB, OPT)
+
+
+def test_the_papers_fleet_spans_one_block_to_all_blocks():
+    fleet = Fleet.uniform(OPT, 20_000)
+    assert LOW <= fleet.capacity_N_bytes.min() < LOW + 0.01 * (HIGH - LOW)
+    assert HIGH - 0.01 * (HIGH - LOW) < fleet.capacity_N_bytes.max() <= HIGH
+    assert fleet.capacity_N_bytes.mean() == pytest.approx((LOW + HIGH) / 2, rel=0.01)
+    # Flooring leaves budgets of 1..M-1, each equally likely: M itself needs a draw at the very end of the range.
+    assert np.bincount(fleet.budget_N)[1:12] == pytest.approx(20_000 / 11, rel=0.1)
+
+
+@pytest.mark.parametrize("draw", [Fleet.uniform, Fleet.truncated_normal, Fleet.lognormal, Fleet.gpus])
+def test_the_same_seed_gives_the_same_fleet_and_another_seed_another(draw):
+    first, same, other = (draw("opt-125m", 5, seed=seed).capacity_N_bytes.tolist() for seed in (3, 3, 4))
+    assert first == same != other
+
+
+def test_the_draws_of_the_paper_keep_their_bits():
+    """Numbers of earlier versions, which stored results rest on."""
+    assert Fleet.uniform("opt-125m", 3, seed=0).capacity_N_gib.tolist() == UNIFORM
+    assert Fleet.truncated_normal("opt-125m", 2, seed=1).capacity_N_gib.tolist() == NORMAL
+    assert Fleet.lognormal("opt-125m", 2, seed=2).capacity_N_gib.tolist() == LOGNORMAL
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(0.0, 0.1), (0.5, 0.2), (1.0, 5.0)])
+def test_truncated_normal_capacities_stay_in_the_papers_range(mean, spread):
+    capacity = Fleet.truncated_normal(OPT, 2000, mean=mean, spread=spread).capacity_N_bytes
+    assert capacity.min() >= LOW
+    assert capacity.max() <= HIGH
+
+
+def test_a_lognormal_fleet_has_many_small_clients_that_all_hold_a_block():
+    blocks_N = Fleet.lognormal(OPT, 2_000).affordable_N()
+    assert blocks_N.min() >= 1
+    assert blocks_N.max() <= OPT.num_blocks
+    assert np.median(blocks_N) < blocks_N.mean()
+
+
+def test_two_kinds_of_gpu_come_in_the_share_asked_for_and_in_a_random_order():
+    fleet = Fleet.two_kinds(OPT, 10, small_gib=8, large_gib=24, large_share=0.3, seed=1)
+    assert sorted(fleet.capacity_N_gib.tolist()) == [8.0] * 7 + [24.0] * 3
+    assert fleet.capacity_N_gib.tolist() != sorted(fleet.capacity_N_gib.tolist())
+
+
+def test_three_kinds_come_in_the_shares_asked_for():
+    sizes = {"small_gib": 4, "medium_gib": 8, "large_gib": 24}
+    fleet = Fleet.three_kinds(OPT, 20, **sizes, medium_share=0.5, large_share=0.2, seed=1)
+    assert [int((fleet.capacity_N_gib == gib).sum()) for gib in (4, 8, 24)] == [6, 10, 4]
+    with pytest.raises(InvalidInputError, match="add up to more than all"):
+        Fleet.three_kinds(OPT, 20, **sizes, medium_share=0.6, large_share=0.6)
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_every_mix_names_its_source_and_its_date(mix):
+    assert MIXES[mix].source
+    assert "2026" in MIXES[mix].date
+    assert all(gib > MIXES[mix].reserved_gib for gib in MIXES[mix].gib.values())
+
+
+def test_the_share_of_a_card_scales_every_client():
+    whole, half = Fleet.gpus(OPT, 200, seed=3), Fleet.gpus(OPT, 200, share=0.5, seed=3)
+    np.testing.assert_allclose(half.capacity_N_bytes, whole.capacity_N_bytes / 2)
+    assert half.names == whole.names
+
+
+def test_drawn_cards_come_as_often_as_the_survey_says():
+    gib_N = Fleet.gpus(OPT, 20_000, mix="steam").capacity_N_gib
+    assert np.mean(gib_N == 8) == pytest.approx(0.306, abs=0.01)
+    assert np.mean(gib_N == 16) == pytest.approx(0.269, abs=0.01)
+
+
+def test_a_jetson_keeps_memory_for_its_system():
+    assert set(Fleet.gpus(OPT, 500, mix="jetson").capacity_N_gib) == {2, 6, 14, 30, 62}
+
+
+@pytest.mark.parametrize(
+    ("draw", "says"),
+    [
+        (lambda: Fleet.gpus(OPT, 5, mix="moon"), "unknown mix"),
+        (lambda: Fleet.gpus(OPT, 5, share=0.0), "share"),
+        (lambda: Fleet.uniform(OPT, 0), "number of clients is 0"),
+        (lambda: Fleet.uniform(OPT, -1), "number of clients is -1"),
+        (lambda: Fleet.uniform(OPT, 5, seed=-1), "seed is -1"),
+        (lambda: Fleet.truncated_normal(OPT, 5, mean=2), "mean is 2; it must be between 0 and 1"),
+        (lambda: Fleet.lognormal(OPT, 5, sigma=0), "sigma is 0; it must be a finite number above 0"),
+        (lambda: Fleet.two_kinds(OPT, 5, small_gib=1, large_gib=2, large_share=1.5), "large share is 1.5"),
+        (lambda: of_gib(1, 0), r"client 'b' \(row 2\)"),
+        (lambda: of_gib(1, -1), r"client 'b' \(row 2\)"),
+        (lambda: of_gib(1, np.nan), r"client 'b' \(row 2\)"),
+        (lambda: of_gib(1, np.inf), r"client 'b' \(row 2\)"),
+    ],
+)
+def test_a_fleet_that_cannot_be_says_why(draw, says):
+    with pytest.raises(InvalidInputError, match=says):
+        draw()
+
+
+def test_a_fleet_knows_its_budgets_what_blocks_cost_and_who_is_too_small():
+    fleet = of_gib(1.9, 0.62, 0.5)
+    with pytest.raises(InfeasibleError, match=r"1 of 3 clients cannot hold opt-125m .*: c; leave") as error:
+        _ = fleet.budget_N
+    assert error.value.clients == (2,)
+    able = fleet.select(np.flatnonzero(fleet.affordable_N() >= 1))
+    assert able.names == ("a", "b")
+    assert (able.used_N_bytes(able.budget_N) <= able.capacity_N_bytes).all()
+    assert able.vram_ratio(able.budget_N.sum()) == able.used_N_bytes(able.budget_N).sum() / able.capacity_N_bytes.sum()
+    assert able.total_at_ratio(float(able.vram_ratio(7))) == 7
+
+
+def test_a_fleet_is_matched_with_clients_by_their_names():
+    fleet = of_gib(1, 2, 3, names=("site1", "site2", "site10"))
+    matched = fleet.matched(("site1", "site10", "site2"))
+    assert (matched.names, matched.capacity_N_gib.tolist()) == (("site1", "site10", "site2"), [1, 3, 2])
+    assert fleet.matched(("a", "b", "c")) is fleet
+    with pytest.raises(InvalidInputError, match="the fleet has no client site3"):
+        fleet.matched(("site1", "site3"))
+    with pytest.raises(InvalidInputError, match="the fleet has other clients than the rows: site2"):
+        fleet.matched(("site1", "site10"))
+
+
+def workbook(frame: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.to_excel(buffer, index=False)
+    return buffer.getvalue()
+
+
+def test_a_fleet_survives_a_round_trip_through_csv_tsv_and_excel(tmp_path):
+    fleet = Fleet.two_kinds(OPT, 6, small_gib=8, large_gib=24, large_share=0.5)
+    path, tabs = tmp_path / "fleet.csv", tmp_path / "fleet.tsv"
+    fleet.to_frame().to_csv(path, index=False)
+    fleet.to_frame().to_csv(tabs, index=False, sep="\t")
+    for source in (path, tabs, path.read_bytes(), workbook(fleet.to_frame())):
+        again = Fleet.from_csv(source, OPT)
+        assert again.names == fleet.names
+        assert again.capacity_N_bytes.tolist() == fleet.capacity_N_bytes.tolist()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbfVRAM_GiB,client\n8,a\n16.5,b\n",
+        b"Name;VRAM (GiB)\na;8\nb;16.5\n",
+        b"gpu\tGiB\r\na\t8\r\nb\t16.5\r\n",
+        b"client, vram\n\na, 8\nb, 16.5\n",
+    ],
+)
+def test_columns_are_known_by_close_spellings_and_any_usual_separator(content):
+    fleet = Fleet.from_csv(content, OPT)
+    assert dict(zip(fleet.names, fleet.capacity_N_gib.tolist(), strict=True)) == {"a": 8.0, "b": 16.5}
+
+
+def test_names_may_be_left_out_and_rows_left_empty_in_an_editor_are_skipped():
+    assert Fleet.from_csv(b"vram_gib\n8\n16.5\n", OPT).names == ("client-0", "client-1")
+    frame = pd.DataFrame({"client": ["a", None, None], "vram_gib": [8.0, np.nan, 16.0]})
+    assert Fleet.from_frame(frame, OPT).names == ("a", "client-2")
+    assert Fleet.from_csv(workbook(frame), OPT).names == ("a", "client-2")
+
+
+def test_cards_that_nvidia_smi_lists_are_clients_and_their_mib_are_gib():
+    fleet = Fleet.from_csv(SMI, OPT)
+    assert fleet.names == ("NVIDIA L4 #1", "NVIDIA L4 #2", "Tesla T4")
+    assert fleet.capacity_N_gib.tolist() == [23034 / 1024, 23034 / 1024, 15.0]
+
+
+MIG_TABLE = b"""+-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |                   On |
+| MIG devices:                                                                            |
+|  0    1   0   0  |              37MiB / 40448MiB    | 60      0 |  3   0    3    0    3 |
+"""
+NO_DRIVER = b"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90\n"
+NO_DRIVER_EITHER = b"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "the file is empty; give a table with columns client,vram_gib"),
+        (b"client,memory\na,8\n", "columns are client, memory; want client,vram_gib"),
+        (b"gpu,count,vram_gib\na,2,8\n", "columns are gpu, count, vram_gib; want client,vram_gib"),
+        (b"client,vram_gib\n", "no rows"),
+        (b"client,vram_gib\na,8\nb,eight\n", "row 2 (client 'b'): vram_gib is 'eight'; it must be a number of GiB"),
+        (b"client,vram_gib\na,nan\n", "finite number above 0"),
+        (b"client,vram_gib\na,-8\n", "finite number above 0"),
+        (b"client,vram_gib\na,0\n", "finite number above 0"),
+        (b"client,vram_gib\na,1e300\n", "vram_gib is '1e300'; it must be a finite number above 0 and at most 1e+09"),
+        (b"client,vram_gib\na,\n", "row 1 (client 'a'): vram_gib is ''"),
+        (b"client,vram_gib\na,1_6\n", "vram_gib is '1_6'; it must be a number of GiB, such as 24"),
+        (b"client,vram_gib\na,8,5\n", "row 1 has 3 cells and the header 2: 'a,8,5'; write numbers with a"),
+        (b"client;vram_gib\na;8,5\n", "vram_gib is '8,5'; it must be a number of GiB, with a decimal point, 8.5"),
+        (b"client,vram_gib\na,8\nb,9\na,10\n", "client 'a' is there twice; give each its own name"),
+        (b'client,vram_gib\n"a,8\n', "not CSV (unexpected end of data)"),
+        (b"name, memory.total [MiB]\nL4, [N/A]\n", "row 1 (client 'L4'): memory.total is '[N/A]'; want a size such as"),
+        (MIG_TABLE, "nvidia-smi's table for the screen; of MIG devices, write a table with columns client,vram_gib"),
+        (MIG_TABLE.replace(b"MIG", b""), "nvidia-smi's table for the screen; run nvidia-smi --query-gpu=name,memory"),
+        (NO_DRIVER, "nvidia-smi failed on that machine: 'Failed to initialize NVML: Driver/library version mismatch'"),
+        (NO_DRIVER_EITHER, "nvidia-smi failed on that machine: \"NVIDIA-SMI has failed because it couldn't"),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", "not UTF-8 text"),
+        (b"PK\x03\x04\x00", "the Excel file cannot be read; save it as CSV"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_fleet_is_refused_in_one_sentence(tmp_path, content, says):
+    with pytest.raises(InvalidInputError) as error:
+        Fleet.from_csv(content, OPT)
+    assert says in str(error.value)
+    (tmp_path / "fleet.csv").write_bytes(content)
+    left = call("allocate", "--fleet", str(tmp_path / "fleet.csv"))
+    check_refused(left)
+    assert says in left.err
+
+
+def test_a_missing_file_says_what_to_give(tmp_path):
+    with pytest.raises(MissingDataError, match="does not exist; give a table with columns client,vram_gib"):
+        Fleet.from_csv(tmp_path / "nowhere.csv", OPT)

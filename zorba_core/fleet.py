@@ -1,0 +1,574 @@
+"""A fleet: N clients, the VRAM of each, and the model and workload that they are to train.
+
+Fleets are drawn as in the paper, from real mixes of GPUs, or read from a table of names and GiB (CSV, TSV, Excel, or
+what ``nvidia-smi`` prints)::
+
+    Fleet.uniform("opt-125m", clients=50, seed=0)
+    Fleet.gpus("opt-1.3b", clients=20, mix="cloud")
+    Fleet.from_csv("fleet.csv", "opt-1.3b")
+
+Shapes: N clients, C cards of a mix. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
+from zorba_core.vram import (
+    GIB,
+    MAX_CLIENTS,
+    MAX_VRAM_GIB,
+    PAPER_WORKLOAD,
+    ModelSpec,
+    Workload,
+    affordable_blocks,
+    check_clients,
+    model_spec,
+    psi_block_bytes,
+    psi_client_bytes,
+    psi_model_bytes,
+    whole_block_budgets,
+)
+
+MAX_FILE_BYTES = 64_000_000
+NAME_COLUMNS, SIZE_COLUMNS = ("client", "name", "gpu"), ("vram_gib", "vram", "gib", "memory_gib")
+
+
+@dataclass(frozen=True)
+class Mix:
+    """GPUs that occur together: GiB of each card by its name, and how often it occurs relative to the others."""
+
+    title: str
+    gib: Mapping[str, float]
+    source: str
+    date: str
+    share: Mapping[str, float] | None = None  # None: each card equally often, which is an assumption
+    reserved_gib: float = 0.0  # memory that the system keeps on every device
+
+    @property
+    def weights(self) -> str:
+        """Where the shares come from."""
+        if self.share is None:
+            return "each kind equally often: an assumption"
+        return "shares of surveyed machines with 4 GB or more, renormalised"
+
+
+_STEAM = {4: 0.069, 6: 0.073, 8: 0.306, 10: 0.022, 11: 0.012, 12: 0.154, 16: 0.269, 20: 0.014, 22: 0.010, 24: 0.058}
+_STEAM |= {32: 0.013}
+
+# Sizes are what vendors call GB, which for graphics memory are GiB.
+MIXES: Mapping[str, Mix] = {
+    "steam": Mix(
+        title="Desktop graphics cards",
+        gib={f"{gib} GB card": gib for gib in _STEAM},
+        share={f"{gib} GB card": share for gib, share in _STEAM.items()},
+        source="Steam hardware survey, by way of jdegene/steamHWsurvey (shs.csv, 98a507c)",
+        date="April 2026, after Valve corrected its VRAM reporting in February",
+    ),
+    "jetson": Mix(
+        title="Jetson edge devices",
+        gib={
+            "Orin Nano 4GB": 4,
+            "Orin Nano 8GB": 8,
+            "Orin NX 8GB": 8,
+            "Orin NX 16GB": 16,
+            "AGX Orin 32GB": 32,
+            "AGX Orin 64GB": 64,
+        },
+        source="NVIDIA's datasheets of Orin Nano and Orin NX; AGX Orin from general knowledge",
+        date="read in November 2026",
+        reserved_gib=2.0,
+    ),
+    "cloud": Mix(
+        title="Cloud GPUs",
+        gib={
+            "T4": 16,
+            "V100": 16,
+            "L4": 24,
+            "A10G": 24,
+            "A30": 24,
+            "A100 40GB": 40,
+            "L40S": 48,
+            "A100 80GB": 80,
+            "H100": 80,
+            "H200": 141,
+            "B200": 180,
+        },
+        source="Modal's documentation, NVIDIA's NIM and MIG guides",
+        date="read in November 2026",
+    ),
+    "mig": Mix(
+        title="MIG shares of data-centre GPUs",
+        gib={
+            "A30 1g.6gb": 6,
+            "A30 2g.12gb": 12,
+            "A100 1g.10gb": 10,
+            "A100 2g.20gb": 20,
+            "A100 3g.40gb": 40,
+            "H200 1g.18gb": 18,
+            "H200 2g.35gb": 35,
+        },
+        source="NVIDIA's MIG guide; AWS HyperPod's documentation",
+        date="read in November 2026",
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """N named clients, the VRAM each may use (psi_max,n) in bytes, and what they are to train.
+
+    Raises:
+        InvalidInputError: no clients or too many, or a capacity that is no amount of memory, naming the client.
+    """
+
+    names: tuple[str, ...]
+    capacity_N_bytes: NDArray[np.float64]
+    model: ModelSpec
+    workload: Workload = PAPER_WORKLOAD
+
+    def __post_init__(self) -> None:
+        capacity = np.array(self.capacity_N_bytes, dtype=np.float64)
+        if capacity.ndim != 1 or not 1 <= capacity.size <= MAX_CLIENTS:
+            raise InvalidInputError(f"a fleet has 1 to {MAX_CLIENTS} clients, not {capacity.size}")
+        if len(self.names) != capacity.size:
+            raise InvalidInputError(f"{len(self.names)} client names for {capacity.size} capacities")
+        bad = np.flatnonzero(~(capacity > 0) | ~(capacity <= MAX_VRAM_GIB * GIB))
+        if bad.size:
+            index = int(bad[0])
+            raise InvalidInputError(
+                f"client {self.names[index]!r} (row {index + 1}): VRAM is {capacity[index] / GIB:g} GiB; "
+                f"it must be a finite number above 0 and at most {MAX_VRAM_GIB:g}"
+            )
+        capacity.setflags(write=False)
+        object.__setattr__(self, "capacity_N_bytes", capacity)
+
+    @classmethod
+    def uniform(
+        cls, model: str | ModelSpec, clients: int = 50, *, seed: int = 0, workload: Workload = PAPER_WORKLOAD
+    ) -> Fleet:
+        """The paper's fleet (section V-A): capacities U[parameters + 1 block, parameters + M blocks], independent."""
+        spec = _spec(model)
+        low, high = _paper_range_bytes(spec, workload)
+        return cls._numbered(_rng(clients, seed).uniform(low, high, clients), spec, workload)
+
+    @classmethod
+    def truncated_normal(
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        mean: float = 0.5,
+        spread: float = 0.2,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
+    ) -> Fleet:
+        """Normal capacities truncated to the paper's range. ``mean`` in [0, 1] is a place between its ends, ``spread``
+        the standard deviation as a fraction of its width."""
+        _check_share("mean", mean)
+        _check_positive("spread", spread)
+        spec = _spec(model)
+        low, high = _paper_range_bytes(spec, workload)
+        fraction = _truncated_normal(mean, spread, (0.0, 1.0), clients, seed)
+        return cls._numbered(low + fraction * (high - low), spec, workload)
+
+    @classmethod
+    def lognormal(
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        median: float = 0.25,
+        sigma: float = 0.6,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
+    ) -> Fleet:
+        """Lognormal capacities, truncated to the paper's range: many small clients and a tail of large ones.
+        ``median`` in [0, 1] is the place of the untruncated median between the range's ends, ``sigma`` the standard
+        deviation of the logarithm of the capacity."""
+        _check_share("median", median)
+        _check_positive("sigma", sigma)
+        spec = _spec(model)
+        low, high = _paper_range_bytes(spec, workload)
+        centre = np.log(low + median * (high - low))
+        logarithm = _truncated_normal(centre, sigma, (np.log(low), np.log(high)), clients, seed)
+        return cls._numbered(np.clip(np.exp(logarithm), low, high), spec, workload)
+
+    @classmethod
+    def two_kinds(
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        small_gib: float,
+        large_gib: float,
+        large_share: float = 0.3,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
+    ) -> Fleet:
+        """Two kinds of GPU in a random order: ``round(large_share * N)`` clients hold ``large_gib``, the others
+        ``small_gib``."""
+        return cls._of_kinds(model, clients, small_gib, {"large": (large_gib, large_share)}, seed, workload)
+
+    @classmethod
+    def three_kinds(
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        small_gib: float,
+        medium_gib: float,
+        large_gib: float,
+        medium_share: float = 0.3,
+        large_share: float = 0.3,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
+    ) -> Fleet:
+        """As :meth:`two_kinds`, with ``round(medium_share * N)`` clients of a third kind."""
+        kinds = {"large": (large_gib, large_share), "medium": (medium_gib, medium_share)}
+        return cls._of_kinds(model, clients, small_gib, kinds, seed, workload)
+
+    @classmethod
+    def gpus(
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        mix: str = "steam",
+        share: float = 1.0,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
+    ) -> Fleet:
+        """N devices drawn independently from one of :data:`MIXES`; each client may use ``share`` of what its system
+        leaves.
+
+        Raises:
+            InvalidInputError: an unknown mix, or a share outside (0, 1].
+        """
+        if mix not in MIXES:
+            raise InvalidInputError(f"unknown mix {mix!r}; choose one of {', '.join(MIXES)}")
+        if not 0 < share <= 1:
+            raise InvalidInputError(f"share of the card is {share}; it must be above 0 and at most 1")
+        chosen = MIXES[mix]
+        cards = list(chosen.gib)
+        weight_C = np.array([1.0 if chosen.share is None else chosen.share[card] for card in cards])
+        drawn_N = _rng(clients, seed).choice(len(cards), size=clients, p=weight_C / weight_C.sum())
+        gib_C = np.array([chosen.gib[card] for card in cards], float) - chosen.reserved_gib
+        names = tuple(f"client-{n} ({cards[card]})" for n, card in enumerate(drawn_N))
+        return cls(names, share * gib_C[drawn_N] * GIB, _spec(model), workload)
+
+    @classmethod
+    def from_csv(
+        cls, source: str | os.PathLike[str] | bytes, model: str | ModelSpec, *, workload: Workload = PAPER_WORKLOAD
+    ) -> Fleet:
+        """The fleet of a CSV, TSV or Excel file (a path, or the bytes themselves) with a column of GiB and, if there is
+        one, a column of names; or of what ``nvidia-smi --query-gpu=name,memory.total --format=csv`` prints.
+
+        Raises:
+            MissingDataError: no such file.
+            InvalidInputError: too large, no such table, or a row with text, NaN, or a number not above 0.
+        """
+        where = "uploaded table" if isinstance(source, bytes) else str(source)
+        content = source if isinstance(source, bytes) else _read(where)
+        if len(content) > MAX_FILE_BYTES:
+            raise InvalidInputError(
+                f"{where}: larger than {MAX_FILE_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows"
+            )
+        try:
+            names, gib_N = _clients_of(*(_excel_cells(content) if content.startswith(_EXCEL) else _csv_cells(content)))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{where}: {error}") from None
+        return cls(names, gib_N * GIB, _spec(model), workload)
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, model: str | ModelSpec, *, workload: Workload = PAPER_WORKLOAD) -> Fleet:
+        """The fleet of a table with a column ``vram_gib`` and, if there is one, ``client``. Rows left wholly empty, as
+        a table editor leaves them, are skipped.
+
+        Raises:
+            InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0,
+                naming row and value.
+        """
+        names, gib_N = _clients_of([str(column) for column in frame.columns], frame.to_numpy(object).tolist())
+        return cls(names, gib_N * GIB, _spec(model), workload)
+
+    @property
+    def num_clients(self) -> int:
+        """N."""
+        return len(self.names)
+
+    @property
+    def num_blocks(self) -> int:
+        """M."""
+        return self.model.num_blocks
+
+    @property
+    def capacity_N_gib(self) -> NDArray[np.float64]:
+        return self.capacity_N_bytes / GIB
+
+    @cached_property
+    def budget_N(self) -> NDArray[np.int64]:
+        """lambda_n*: whole blocks in 1..M that each client may activate.
+
+        Raises:
+            InfeasibleError: clients that cannot hold the model and one block, by name and index.
+        """
+        return whole_block_budgets(self.capacity_N_bytes, self.model, self.workload, self.names)
+
+    def affordable_N(self, reserve_N_bytes: ArrayLike = 0.0) -> NDArray[np.int64]:
+        """Whole blocks that each client could hold beside ``reserve_N_bytes``; below 1 where it cannot hold one.
+        Broadcasts as :func:`zorba_core.vram.affordable_blocks`."""
+        return affordable_blocks(self.capacity_N_bytes, self.model, self.workload, reserve_N_bytes)
+
+    def used_N_bytes(self, blocks_N: ArrayLike) -> NDArray[np.float64]:
+        """psi_tot,n of each client for the blocks that it activates."""
+        return psi_client_bytes(self.model, self.workload, blocks_N)
+
+    def vram_ratio(self, total_blocks: ArrayLike) -> NDArray[np.float64]:
+        """sum_n psi_tot,n / sum_n psi_max,n for a total of activated blocks, or many."""
+        parameters = self.num_clients * psi_model_bytes(self.model, self.workload)
+        used = parameters + np.asarray(total_blocks) * psi_block_bytes(self.model, self.workload)
+        return used / self.capacity_N_bytes.sum()
+
+    def total_at_ratio(self, vram_ratio: float) -> int:
+        """The whole number of activated blocks whose VRAM is closest to ``vram_ratio`` of all capacity."""
+        parameters = self.num_clients * psi_model_bytes(self.model, self.workload)
+        free = vram_ratio * self.capacity_N_bytes.sum() - parameters
+        return round(free / psi_block_bytes(self.model, self.workload))
+
+    def select(self, clients: Sequence[int]) -> Fleet:
+        """The clients at these places, in this order."""
+        return replace(
+            self, names=tuple(self.names[n] for n in clients), capacity_N_bytes=self.capacity_N_bytes[list(clients)]
+        )
+
+    def matched(self, clients: Sequence[str]) -> Fleet:
+        """The fleet in the order of these clients, where it names them; itself where it names none of them.
+
+        Raises:
+            InvalidInputError: it names some of them, or others as well.
+        """
+        place = {name: index for index, name in enumerate(self.names)}
+        if not place.keys() & {*clients}:
+            return self
+        for what, names in (
+            ("has no client", [client for client in clients if client not in place]),
+            ("has other clients than the rows:", [name for name in self.names if name not in {*clients}]),
+        ):
+            if names:
+                raise InvalidInputError(
+                    f"the fleet {what} {name_some(names)}; give it a row for each client of the rows"
+                )
+        return self.select([place[client] for client in clients])
+
+    def to_frame(self) -> pd.DataFrame:
+        """Columns ``client`` and ``vram_gib``, as :meth:`from_csv` and :meth:`from_frame` read them."""
+        return pd.DataFrame({"client": self.names, "vram_gib": self.capacity_N_gib})
+
+    @classmethod
+    def _numbered(cls, capacity_N_bytes: NDArray[np.float64], model: ModelSpec, workload: Workload) -> Fleet:
+        names = tuple(f"client-{index}" for index in range(len(capacity_N_bytes)))
+        return cls(names, capacity_N_bytes, model, workload)
+
+    @classmethod
+    def _of_kinds(
+        cls,
+        model: str | ModelSpec,
+        clients: int,
+        small_gib: float,
+        kinds: Mapping[str, tuple[float, float]],
+        seed: int,
+        workload: Workload,
+    ) -> Fleet:
+        """``kinds``: GiB and share of every kind but the small one."""
+        for name, (_, share) in kinds.items():
+            _check_share(f"{name} share", share)
+        counts = [round(share * clients) for _, share in kinds.values()]
+        if sum(counts) > clients:
+            raise InvalidInputError(f"the shares of {' and '.join(kinds)} GPUs add up to more than all clients")
+        order = _rng(clients, seed).permutation(clients)
+        capacity_N_gib = np.full(clients, small_gib, float)
+        start = 0
+        for (gib, _), count in zip(kinds.values(), counts, strict=True):
+            capacity_N_gib[order[start : start + count]] = gib
+            start += count
+        return cls._numbered(capacity_N_gib * GIB, _spec(model), workload)
+
+
+def _spec(model: str | os.PathLike[str] | ModelSpec) -> ModelSpec:
+    return model if isinstance(model, ModelSpec) else model_spec(model)
+
+
+def _rng(clients: int, seed: int) -> np.random.Generator:
+    check_clients(clients)
+    if seed < 0:
+        raise InvalidInputError(f"seed is {seed}; it must be at least 0")
+    return np.random.default_rng(seed)
+
+
+def _check_share(what: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise InvalidInputError(f"{what} is {value}; it must be between 0 and 1")
+
+
+def _check_positive(what: str, value: float) -> None:
+    if not 0 < value < np.inf:
+        raise InvalidInputError(f"{what} is {value}; it must be a finite number above 0")
+
+
+def _paper_range_bytes(model: ModelSpec, workload: Workload) -> tuple[float, float]:
+    parameters, block = psi_model_bytes(model, workload), psi_block_bytes(model, workload)
+    return parameters + block, parameters + model.num_blocks * block
+
+
+def _truncated_normal(
+    mean: float, deviation: float, ends: tuple[float, float], clients: int, seed: int
+) -> NDArray[np.float64]:
+    from scipy import stats  # most commands need none of it, and it takes long to load
+
+    low, high = ((end - mean) / deviation for end in ends)
+    return stats.truncnorm.rvs(low, high, loc=mean, scale=deviation, size=clients, random_state=_rng(clients, seed))
+
+
+# Reading a table of clients. An error is one sentence.
+
+_EXCEL = b"PK\x03\x04"
+_NVIDIA_SMI = "memory_total_mib"
+_WANT = "give a table with columns client,vram_gib"
+_QUERY = "run nvidia-smi --query-gpu=name,memory.total --format=csv"
+
+
+def _read(where: str) -> bytes:
+    if not os.path.isfile(where):
+        raise MissingDataError(f"fleet file {where!r} does not exist; {_WANT}")
+    with open(where, "rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
+
+
+def _csv_cells(content: bytes) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, each row as long as the header. The header shows what separates the cells."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"not UTF-8 text; {_WANT} as UTF-8 CSV") from None
+    _check_nvidia_smi(text)
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    cells = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    try:
+        lines = [line for line in cells if line]
+    except csv.Error as error:
+        raise InvalidInputError(f"not CSV ({error}); {_WANT}") from None
+    if not lines:
+        raise InvalidInputError(f"the file is empty; {_WANT}")
+    header, *rows = lines
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(header):
+            raise InvalidInputError(
+                f"row {number} has {len(row)} cells and the header {len(header)}: {in_short(separator.join(row))}; "
+                "write numbers with a decimal point"
+            )
+    return header, rows
+
+
+def _check_nvidia_smi(text: str) -> None:
+    """Refuse what ``nvidia-smi`` prints when it fails, or for the screen, with the way out.
+
+    Raises:
+        InvalidInputError: one of these.
+    """
+    first = text.strip().partition("\n")[0]
+    if first.startswith(("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")):
+        raise InvalidInputError(
+            f"nvidia-smi failed on that machine: {in_short(first, 200)}; repair its driver, or {_WANT}"
+        )
+    if first.startswith("+--") and "NVIDIA-SMI" in text:
+        # With MIG, the query lists whole cards, which nobody can use whole.
+        way = f"of MIG devices, write a table{_WANT.removeprefix('give a table')}" if "MIG devices" in text else _QUERY
+        raise InvalidInputError(f"this is nvidia-smi's table for the screen; {way}")
+
+
+def _excel_cells(content: bytes) -> tuple[list[str], list[list[object]]]:
+    """Header and rows of the first sheet."""
+    try:
+        frame = pd.read_excel(io.BytesIO(content), dtype=object, engine="openpyxl")
+    except ImportError:
+        raise InvalidInputError("an Excel file needs openpyxl: pip install openpyxl; or save it as CSV") from None
+    except Exception:  # a file from outside can be broken in any way
+        raise InvalidInputError("the Excel file cannot be read; save it as CSV") from None
+    return [str(column) for column in frame.columns], frame.to_numpy(object).tolist()
+
+
+def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Names and GiB."""
+    columns = [re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") for column in header]
+    sizes = [column for column in columns if column in (*SIZE_COLUMNS, _NVIDIA_SMI)]
+    named = [column for column in columns if column in NAME_COLUMNS]
+    if len(sizes) != 1 or len(named) > 1 or len(columns) != len(sizes) + len(named):
+        shown = name_some([in_short(column.strip())[1:-1] or "(no name)" for column in header], 8)
+        raise InvalidInputError(f"columns are {shown or 'none'}; want client,vram_gib (client may be left out)")
+    in_mib = sizes == [_NVIDIA_SMI]
+    names, gib_N = [], []
+    for number, cells in enumerate(rows, start=1):
+        size = cells[columns.index(sizes[0])]
+        name = cells[columns.index(named[0])] if named else None
+        client = "" if _is_empty(name) else str(name).strip()
+        if _is_empty(size) and not client:
+            continue
+        label = f"row {number}" + (f" (client {in_short(client)})" if client else "")
+        names.append(client or f"client-{number - 1}")
+        gib_N.append(_mib(label, size) / 1024 if in_mib else _gib(label, size))
+    if not names:
+        raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
+    repeated = {client for client, count in Counter(names).items() if count > 1}
+    if repeated and not in_mib:
+        raise InvalidInputError(
+            f"client {in_short(min(repeated, key=names.index))} is there twice; give each its own name"
+        )
+    place: Counter[str] = Counter()
+    for index, client in enumerate(names):  # cards of one kind on one machine
+        place[client] += 1
+        names[index] = f"{client} #{place[client]}" if client in repeated else client
+    return tuple(names), np.array(gib_N)
+
+
+def _gib(label: str, cell: object) -> float:
+    try:
+        if isinstance(cell, str) and "_" in cell:  # Python's 1_6 is 16; a person's is a slip
+            raise ValueError
+        value = float(cell)  # type: ignore[arg-type]
+    except OverflowError:  # a whole number of hundreds of digits
+        value = math.inf
+    except (TypeError, ValueError):
+        comma = isinstance(cell, str) and re.fullmatch(r"\d+,\d+", cell.strip())
+        such = f"with a decimal point, {cell.strip().replace(',', '.')}" if comma else "such as 24"
+        raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a number of GiB, {such}") from None
+    if not 0 < value <= MAX_VRAM_GIB:
+        raise InvalidInputError(
+            f"{label}: vram_gib is {in_short(cell)}; it must be a finite number above 0 and at most {MAX_VRAM_GIB:g}"
+        )
+    return value
+
+
+def _mib(label: str, cell: object) -> int:
+    """Of ``24564 MiB``."""
+    digits = str(cell).removesuffix("MiB").strip()
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", digits):
+        raise InvalidInputError(f"{label}: memory.total is {in_short(cell)}; want a size such as 24564 MiB")
+    return int(digits)
+
+
+def _is_empty(cell: object) -> bool:
+    return cell is None or cell == "" or cell is pd.NA or (isinstance(cell, float) and math.isnan(cell))

@@ -1,0 +1,248 @@
+"""The paper's VRAM model (psi, section II-B), the models it is used with, and budgets of whole blocks.
+
+A client that activates k blocks holds ``psi_md + k * psi_block`` bytes. The term 3KBLH in psi_block multiplies Q, K and
+V by the number of heads, which over-counts what a forward pass holds. It is used as printed because it reproduces the
+paper's Table II. This is the only module with 2**30.
+
+Only :func:`spec_from_config` loads torch: it builds a model without weights to count its parameters.
+
+Shapes: N clients. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
+
+from zorba_core.checked import Checked, OneOf
+from zorba_core.errors import InfeasibleError, InvalidInputError, MissingDataError, first_line, in_short, name_some
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+GIB = 2**30
+MAX_CLIENTS = 1_000_000
+MAX_VRAM_GIB = 1e9  # of one client
+DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+
+_MAX_SIZE = 10**9
+_MAX_CONFIG_BYTES = 10**6
+# A capacity such as "parameters plus exactly one block" must afford that block: dividing floats may give 0.999...
+# The slack is far below one block in a million and far above float64's rounding.
+_WHOLE_BLOCK_SLACK = 1e-9
+
+
+class Workload(Checked):
+    """What one forward pass processes: B sequences of L tokens in ``dtype``."""
+
+    batch_size: int = Field(8, ge=1, le=_MAX_SIZE)
+    """Sequences of a batch, B."""
+    seq_len: int = Field(128, ge=1, le=_MAX_SIZE)
+    """Tokens of a sequence, L."""
+    dtype: Annotated[str, OneOf(lambda: DTYPE_BYTES.keys())] = "float32"
+    """Number format: {choices}."""
+
+    @property
+    def bytes_per_number(self) -> int:
+        return DTYPE_BYTES[self.dtype]
+
+
+PAPER_WORKLOAD = Workload()  # of AG-News and SST-2; SNLI has L = 256
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A decoder of ``num_blocks`` equal transformer blocks: what psi needs to know of a language model.
+
+    For OPT-125M and OPT-1.3B the presets have the rounded d that the paper's Table II implies (125.1e6 and 1.3e9), so
+    that its cells come out; a model from a config has the exact count.
+    """
+
+    name: str
+    num_blocks: int  # M
+    hidden_size: int  # H
+    num_heads: int  # K
+    num_parameters: int  # d
+    ffn_ratio: float = 4.0  # alpha, feed-forward width over hidden size
+
+    def __post_init__(self) -> None:
+        for field in ("num_blocks", "hidden_size", "num_heads", "num_parameters", "ffn_ratio"):
+            value = getattr(self, field)
+            if not value > 0:
+                raise InvalidInputError(f"model {self.name!r}: {field} is {value}; it must be positive")
+
+
+PRESETS: Mapping[str, ModelSpec] = {
+    spec.name: spec
+    for spec in (
+        ModelSpec("opt-125m", num_blocks=12, hidden_size=768, num_heads=12, num_parameters=125_100_000),
+        ModelSpec("opt-350m", num_blocks=24, hidden_size=1024, num_heads=16, num_parameters=331_196_416),
+        ModelSpec("opt-1.3b", num_blocks=24, hidden_size=2048, num_heads=32, num_parameters=1_300_000_000),
+        ModelSpec("opt-2.7b", num_blocks=32, hidden_size=2560, num_heads=32, num_parameters=2_651_596_800),
+        ModelSpec("opt-30b", num_blocks=48, hidden_size=7168, num_heads=56, num_parameters=29_974_540_288),
+    )
+}
+
+
+def psi_model_bytes(model: ModelSpec, workload: Workload) -> int:
+    """psi_md: bytes of the model's parameters, which every client holds."""
+    return model.num_parameters * workload.bytes_per_number
+
+
+def psi_block_bytes(model: ModelSpec, workload: Workload) -> int:
+    """psi_block = psi_hd + psi_qkv + psi_ffn = (alpha + 3K + 1) B L H numbers: bytes of one activated block."""
+    numbers = (model.ffn_ratio + 3 * model.num_heads + 1) * model.hidden_size * workload.batch_size * workload.seq_len
+    return round(numbers * workload.bytes_per_number)
+
+
+def psi_client_bytes(model: ModelSpec, workload: Workload, blocks_N: ArrayLike) -> NDArray[np.float64]:
+    """psi_tot,n = psi_act,n + psi_md with psi_act,n = psi_block * (blocks that client n activates), in bytes, (N,)."""
+    blocks = np.asarray(blocks_N, dtype=np.float64)
+    return psi_model_bytes(model, workload) + psi_block_bytes(model, workload) * blocks
+
+
+def psi_total_bytes(model: ModelSpec, workload: Workload, num_clients: int, blocks: int, copies: int = 1) -> int:
+    """sum_n psi_tot,n, a cell of Table II: ``copies`` of the parameters on each client (2 where gradients are kept as
+    well) and ``blocks`` activated blocks over all clients.
+
+    Raises:
+        InvalidInputError: a number of clients out of range.
+    """
+    check_clients(num_clients)
+    return num_clients * copies * psi_model_bytes(model, workload) + blocks * psi_block_bytes(model, workload)
+
+
+def check_clients(num_clients: int) -> None:
+    """
+    Raises:
+        InvalidInputError: fewer than one client, or more than :data:`MAX_CLIENTS`.
+    """
+    if not 1 <= num_clients <= MAX_CLIENTS:
+        raise InvalidInputError(f"number of clients is {in_short(num_clients)}; it must be from 1 to {MAX_CLIENTS}")
+
+
+def affordable_blocks(
+    capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload, reserve_N_bytes: ArrayLike = 0.0
+) -> NDArray[np.int64]:
+    """floor((psi_max,n - psi_md - epsilon_n) / psi_block): whole blocks client n can hold, negative when not even the
+    parameters fit. Broadcasts, so a reserve of shape (E, N) gives E budget vectors at once.
+
+    Raises:
+        InvalidInputError: a capacity or reserve that is not finite or is negative, naming the client.
+    """
+    capacity, reserve = np.asarray(capacity_N_bytes, np.float64), np.asarray(reserve_N_bytes, np.float64)
+    for what, values in (("capacity", capacity), ("reserve", reserve)):
+        bad = ~np.isfinite(values) | (values < 0)
+        if bad.any():
+            where = int(np.argwhere(bad)[0][-1]) if values.ndim else 0
+            raise InvalidInputError(
+                f"client {where}: {what} is {values[bad].flat[0]:g} bytes; it must be a finite number of at least 0"
+            )
+    free = capacity - psi_model_bytes(model, workload) - reserve
+    blocks = np.floor(free / psi_block_bytes(model, workload) + _WHOLE_BLOCK_SLACK)
+    return np.clip(blocks, -(2.0**62), 2.0**62).astype(np.int64)
+
+
+def whole_block_budgets(
+    capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload, names: Sequence[str] | None = None
+) -> NDArray[np.int64]:
+    """lambda_n*: whole blocks in 1..M that client n may activate. Errors call the clients by ``names``.
+
+    The paper divides without rounding; the fractions then inflate gamma* beyond what any matrix attains, so budgets
+    are floored before anything is computed from them.
+
+    Raises:
+        InfeasibleError: clients that cannot hold the model and one block, by index.
+    """
+    blocks = affordable_blocks(capacity_N_bytes, model, workload)
+    clients = np.flatnonzero(blocks < 1).tolist()
+    if clients:
+        called = f"client {name_some(clients)}" if names is None else name_some([names[n] for n in clients])
+        need = (psi_model_bytes(model, workload) + psi_block_bytes(model, workload)) / GIB
+        raise InfeasibleError(
+            f"{len(clients)} of {len(blocks)} clients cannot hold {model.name} and one block ({need:.3f} GiB): "
+            f"{called}; leave them out, or lower batch size, sequence length or precision",
+            clients=clients,
+        )
+    return np.minimum(blocks, model.num_blocks)
+
+
+def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
+    """A preset by name (``opt-1.3b``), or the model of a Hugging Face folder or ``config.json`` by path.
+
+    Raises:
+        InvalidInputError: the name is no preset and no path, or the file is no config of a causal language model.
+        MissingDataError: a folder without ``config.json``.
+    """
+    key = str(name_or_path).lower().removeprefix("facebook/")
+    if key in PRESETS:
+        return PRESETS[key]
+    path = Path(name_or_path)
+    if os.path.isdir(path):
+        path = path / "config.json"
+        if not path.is_file():
+            raise MissingDataError(f"model folder {str(name_or_path)!r} has no config.json; give a Hugging Face folder")
+    if not os.path.isfile(path):
+        raise InvalidInputError(
+            f"unknown model {in_short(str(name_or_path), 200)}; choose one of {', '.join(PRESETS)}, "
+            "or give the path of a Hugging Face folder or config.json"
+        )
+    name = path.parent.name if path.name == "config.json" else path.stem
+    return spec_from_config(_read_config(path), name or str(path))
+
+
+def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) -> ModelSpec:
+    """M, H, K, alpha and d of any causal language model of ``transformers``, from its config alone: the model is built
+    on the ``meta`` device, which holds no weights, and counted.
+
+    Raises:
+        InvalidInputError: ``transformers`` cannot build a causal language model from the config.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        if isinstance(config, Mapping):
+            config = AutoConfig.for_model(**config)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except Exception as error:  # a config from outside can be wrong in any way, and families fail in their own
+        raise InvalidInputError(
+            f"model {name!r}: transformers builds no causal language model from its config ({first_line(error)[:200]})"
+        ) from None
+    return spec_of_model(model, name)
+
+
+def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
+    """M, H, K, alpha and d of a loaded model. Tied weights count once."""
+    sizes = model.config.get_text_config()
+    widths = (getattr(sizes, field, None) for field in ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"))
+    ffn = next((width for width in widths if width), 4 * sizes.hidden_size)
+    return ModelSpec(
+        name,
+        sizes.num_hidden_layers,
+        sizes.hidden_size,
+        sizes.num_attention_heads,
+        sum(parameter.numel() for parameter in model.parameters()),
+        ffn / sizes.hidden_size,
+    )
+
+
+def _read_config(path: Path) -> Mapping[str, Any]:
+    if (size := path.stat().st_size) > _MAX_CONFIG_BYTES:
+        raise InvalidInputError(f"{path}: {size} bytes is too large for a model config (limit {_MAX_CONFIG_BYTES})")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
+    if not isinstance(config, dict):
+        raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")
+    return config
