@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.task import get_task
 from zorba_core.runs import Run, session
 from zorba_core.runs import resume as resuming
@@ -92,7 +92,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 def make_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level BPE that knows the toy reviews' words."""
     task = get_task("toy-reviews")
-    texts = load_split("toy-reviews", "federated")["text"].head(300).tolist()
+    texts = load("toy-reviews", "federated")["text"].head(300).tolist()
     texts += [f" {word}" for word in (*task.label_words, *DONOR_WORDS[task.name])] * 200
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

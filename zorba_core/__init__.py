@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, Problem, Solution, front, solve, sweep
-    from zorba_core.data.task import TableRows, Task
-    from zorba_core.data.task_file import read_task
+    from zorba_core.data.task import TableRows, Task, read_task
     from zorba_core.engine.settings import Settings
     from zorba_core.errors import ZorbaError
     from zorba_core.fleet import Fleet
@@ -27,8 +26,7 @@ _HOME = {
     "zorba_core.fleet": ("Fleet",),
     "zorba_core.allocation": ("Allocation", "Problem", "Solution", "front", "solve", "sweep"),
     "zorba_core.errors": ("ZorbaError",),
-    "zorba_core.data.task_file": ("read_task",),
-    "zorba_core.data.task": ("TableRows", "Task"),
+    "zorba_core.data.task": ("TableRows", "Task", "read_task"),
     "zorba_core.runs": ("list_runs", "read_run"),
     "zorba_core.runs.session": ("fine_tune",),
     "zorba_core.engine.settings": ("Settings",),

@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from app.screens.train.own_data import UPLOADS, keep_upload
-from zorba_core.data.words import listed
+from zorba_core.data.own_task import listed
 
 WORDS = {"Refund": "money back", "Parcel": "where is my box", "Login": "the password fails"}
 

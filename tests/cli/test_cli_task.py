@@ -1,4 +1,4 @@
-"""``zorba task check`` and ``zorba train --data``: from a file to a run, with nothing said but where it lies."""
+"""``zorba task`` and ``zorba train --data``: from a file to a run, with nothing said but where it lies."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ def called(*arguments: str):
     return result
 
 
-def test_check_prints_one_object_and_draws_who_holds_which_labels(csv, tiny_opt_folder, tmp_path):
-    picture = tmp_path / "labels.html"
-    options = ("--model", str(tiny_opt_folder), "--client", "branch", "--html", str(picture), "--json")
-    report = json.loads(called("task", "check", csv, *options).stdout)
-    assert [label["name"] for label in report["labels"]] == ["bad", "good"]
-    assert len(report["prompts"]) == 3
-    assert sorted(report["clients"]) == ["branch-0", "branch-1", "branch-2"]
-    assert "rows of" in picture.read_text(encoding="utf-8")
-    lines = called("task", "check", csv, "--model", str(tiny_opt_folder), "--seq-len", "8").stdout
+def test_a_file_is_described_as_one_object_or_in_lines(csv, tiny_opt_folder):
+    facts = json.loads(called("task", csv, "--model", str(tiny_opt_folder), "--client", "branch", "--json").stdout)
+    assert [label["name"] for label in facts["labels"]] == ["bad", "good"]
+    assert sorted(facts["clients"]) == ["branch-0", "branch-1", "branch-2"]
+    assert facts["naive_bayes"] > facts["majority"]
+    lines = called("task", csv, "--model", str(tiny_opt_folder), "--seq-len", "8").stdout
     assert "reviews.csv, line 2" in lines
+    assert "by the commonest label" in lines
     assert "lose the end of their text: --seq-len" in lines
-    assert called("task", "check", "toy-reviews", "--model", str(tiny_opt_folder)).stdout.startswith("task toy-reviews")
+    assert called("task", "toy-reviews", "--model", str(tiny_opt_folder)).stdout.startswith("task toy-reviews")
 
 
 def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt_folder, tmp_path):

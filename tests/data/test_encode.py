@@ -25,9 +25,8 @@ from zorba_core.data.encode import (
     label_tokens,
     with_label_words,
 )
-from zorba_core.data.prompts import Prompts, piece_ids, puts_space_first
+from zorba_core.data.prompts import Prompts, piece_ids, puts_space_first, words_for
 from zorba_core.data.task import TASKS, MadeRows, Task, get_task
-from zorba_core.data.words import words_for
 from zorba_core.engine.rows import NO_TOKEN, Rows
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.base_model.recipe import DONOR_WORDS

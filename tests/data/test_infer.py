@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from zorba_core.data.describe import Said
-from zorba_core.data.load import load_split
-from zorba_core.data.own_task import task_for, task_name
-from zorba_core.data.words import as_list, listed, words_for
+from zorba_core.data.load import load
+from zorba_core.data.own_task import as_list, listed, task_for, task_name
+from zorba_core.data.prompts import words_for
+from zorba_core.data.task import Said
 from zorba_core.errors import InvalidInputError
 
 REMARKS = [f"remark {n} of a kind" for n in range(60)]
@@ -90,7 +90,7 @@ def test_a_task_file_is_changed_by_what_is_said(tmp_path):
     assert task_for(path, Said(prompt="{text} So", label_words=("B", "G"))).label_words == ("B", "G")
     assert task_for(path, Said(label="stars")).num_classes == 60
     written = task_for(path, Said(answer="stars"))
-    assert (written.kind, set(load_split(written)["stars"]) <= set(map(str, NUMBERS))) == ("text", True)
+    assert (written.kind, set(load(written)["stars"]) <= set(map(str, NUMBERS))) == ("text", True)
     with pytest.raises(InvalidInputError, match="the task file has a prompt"):
         task_for(path, Said(text=("text",)))
 

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zorba_core.data.describe import Said
 from zorba_core.data.divide import divide, named_clients
-from zorba_core.data.load import clients_of, load_split
+from zorba_core.data.load import clients_of, load
+from zorba_core.data.own_rows import file_clients
 from zorba_core.data.own_task import task_for
-from zorba_core.data.table_rows import file_clients
-from zorba_core.data.task import TableRows, Task
+from zorba_core.data.task import Said, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 
 GOOD = "text,label\n" + "".join(f"remark {n} of a kind,{'good' if n % 2 else 'bad'}\n" for n in range(40))
@@ -44,7 +43,7 @@ def task_of(label: list, **columns) -> Task:
 def test_labels_are_named_by_their_text_in_order(labels, names):
     task = task_of(list(labels) * 20)
     assert task.label_names == names
-    assert sorted(set(load_split(task)["label"])) == [0, 1]
+    assert sorted(set(load(task)["label"])) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_labels_are_named_by_their_text_in_order(labels, names):
 def test_a_column_that_is_no_label_is_refused_in_one_line(label, says):
     frame = pd.DataFrame({"text": (TEXTS * 26)[: len(label)], "label": label})
     with pytest.raises(InvalidInputError) as error:
-        load_split(task_for(frame, Said(label="label", text=("text",))))
+        load(task_for(frame, Said(label="label", text=("text",))))
     assert says in str(error.value)
 
 
@@ -86,7 +85,7 @@ def test_a_column_that_is_no_label_is_refused_in_one_line(label, says):
 def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path, content, said, says):
     (tmp_path / "rows.csv").write_text(content)
     with pytest.raises(ZorbaError) as error:
-        load_split(task_for(tmp_path / "rows.csv", Said(**said)))
+        load(task_for(tmp_path / "rows.csv", Said(**said)))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -103,7 +102,7 @@ def test_a_text_that_is_none_is_refused_by_its_line(tmp_path, value, says):
     lines = [f'{{"text": {value if n == 0 else json.dumps(TEXTS[n])}, "label": {n % 2}}}' for n in range(40)]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     with pytest.raises(InvalidInputError) as error:
-        load_split(task_for(tmp_path / "rows.jsonl", Said(text=("text",))))
+        load(task_for(tmp_path / "rows.jsonl", Said(text=("text",))))
     assert says in str(error.value)
 
 
@@ -115,7 +114,7 @@ def evaluated(tmp_path, test: str, toml: str = "") -> list[int]:
         f'name = "t"\nprompt = "{{text}} It was"\n{toml}[rows]\nlabel = "label"\n'
         'train = "rows.csv"\ntest = "test.csv"\n'
     )
-    return load_split(task_for(tmp_path / "task.toml"), "validation")["label"].tolist()
+    return load(task_for(tmp_path / "task.toml"), "validation")["label"].tolist()
 
 
 def test_labels_of_test_rows_are_those_trained_on(tmp_path):
@@ -147,7 +146,7 @@ def test_each_file_has_its_own_numbering_of_label_names(tmp_path):
     client_file(tmp_path / "a.parquet", [(f"a {n}", n % 2) for n in range(20)], ["billing", "delivery"])
     client_file(tmp_path / "b.parquet", [(f"b {n}", n % 2) for n in range(20)], ["billing", "refund"])
     task = task_for(tmp_path / "*.parquet")
-    frame = load_split(task)
+    frame = load(task)
     named = {text: task.label_names[label] for text, label in zip(frame["text"], frame["label"], strict=True)}
     assert task.label_names == ("billing", "delivery", "refund")
     assert {named[text] for text in named if text.startswith("b")} == {"billing", "refund"}
@@ -156,7 +155,7 @@ def test_each_file_has_its_own_numbering_of_label_names(tmp_path):
 def test_a_file_of_class_labels_without_one_names_the_row(tmp_path):
     client_file(tmp_path / "a.parquet", [(f"a {n}", n % 2 if n else -1) for n in range(20)], ["no", "yes"])
     with pytest.raises(InvalidInputError, match=r"a\.parquet, row 1: no label in label"):
-        load_split(task_for(tmp_path / "a.parquet"))
+        load(task_for(tmp_path / "a.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +179,7 @@ def test_a_folder_and_a_pattern_are_a_file_for_each_client_whatever_their_folder
     monkeypatch.chdir(folder.parent)
     for given in ("clients/*.csv", "clients", folder / "*.csv", "cl*/[ab].csv"):
         task = task_for(given)
-        assert clients_of(load_split(task)) == ("a", "b")
+        assert clients_of(load(task)) == ("a", "b")
         assert named_clients(task) == ("a", "b")
         assert named_clients(task, "iid") == ()
     with pytest.raises(MissingDataError, match=r"no file matches .* in quotes"):
@@ -201,7 +200,7 @@ def test_equal_texts_never_stand_on_both_sides_and_every_label_and_client_can_be
     rows = [{"text": f"Remark {n % 50}", "label": f"l{n % 5}", "by": f"c{n % 7}"} for n in range(200)]
     rows += [{"text": f"only {n}", "label": "rare" if n else "l0", "by": "alone"} for n in range(2)]
     task = task_for(pd.DataFrame(rows), Said(label="label", client="by", text=("text",)))
-    train, test = load_split(task), load_split(task, "validation")
+    train, test = load(task), load(task, "validation")
     assert len(train) + len(test) == 202
     assert not set(train["text"]) & set(test["text"])
     assert len(set(train["label"])) == 6
@@ -216,17 +215,17 @@ def test_equal_texts_never_stand_on_both_sides_and_every_label_and_client_can_be
 def test_where_no_row_is_left_to_test_on_the_line_says_why(texts, count, distinct):
     frame = pd.DataFrame({"text": (texts * count)[:count], "label": (["good", "bad"] * count)[:count]})
     with pytest.raises(InvalidInputError, match=f"of {count} rows none is left to test on: they have {distinct} diff"):
-        load_split(task_for(frame, Said(text=("text",), label="label")), "validation")
+        load(task_for(frame, Said(text=("text",), label="label")), "validation")
 
 
 def test_a_table_in_memory_that_is_gone_is_asked_for_again():
     task = Task(name="t", prompt="{text} It was", rows=TableRows(label="label"))
     with pytest.raises(MissingDataError, match="these rows were a table in memory"):
-        load_split(task)
+        load(task)
 
 
 def test_numbers_are_labels_in_the_order_that_the_file_itself_names(tmp_path):
     client_file(tmp_path / "a.parquet", [(f"a {n}", n % 2) for n in range(20)], ["yes", "no"])
     (tmp_path / "test.csv").write_text("text,label\none,0\ntwo,1\n")
     task = task_for(tmp_path / "a.parquet", Said(test=str(tmp_path / "test.csv")))
-    assert load_split(task, "validation")["label"].tolist() == [0, 1]
+    assert load(task, "validation")["label"].tolist() == [0, 1]

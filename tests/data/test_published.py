@@ -11,9 +11,8 @@ import pytest
 
 from zorba_core.data import toy_reviews
 from zorba_core.data.encode import encode
-from zorba_core.data.load import load_split, missing
-from zorba_core.data.task import TASKS, get_task
-from zorba_core.data.task_file import read_task
+from zorba_core.data.load import load, missing
+from zorba_core.data.task import TASKS, get_task, read_task
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.study.base_model.corpus import load_corpus
 
@@ -67,7 +66,7 @@ def test_rows_in_the_published_columns_become_prompts_and_answers(name, folder, 
     task, count = get_task(name), 160
     for split in ("train", *task.rows.evaluation_splits):
         write(folder, f"{task.rows.folder}/{split}.parquet", published(name, count))
-    train, test = load_split(name), load_split(name, task.rows.evaluation_split)
+    train, test = load(name), load(name, task.rows.evaluation_split)
     if task.rows.held_out:
         assert len(train) + len(test) == count
         assert not set(train[task.text_columns[0]]) & set(test[task.text_columns[0]])
@@ -97,7 +96,7 @@ def test_a_set_of_the_hub_is_a_task_of_ones_own_without_code(folder):
         'folder = "own"\nevaluation_splits = ["test"]\ncolumns = { text = "sentence" }\n'
     )
     write(folder, "own/train.parquet", pd.DataFrame({"sentence": ["a", "b"], "label": [0, 1]}))
-    assert load_split(read_task(folder / "task.toml"))["text"].tolist() == ["a", "b"]
+    assert load(read_task(folder / "task.toml"))["text"].tolist() == ["a", "b"]
 
 
 def sentences(count):
@@ -107,7 +106,7 @@ def sentences(count):
 def test_the_two_halves_cover_the_training_rows_and_share_no_text(folder):
     texts = [*sentences(400), "The FILM number 3 is about the colour 21 !"]
     write(folder, "ag_news/train.parquet", pd.DataFrame({"text": texts, "label": 1}))
-    base, federated = (set(load_split("ag-news", split)["text"]) for split in ("base", "federated"))
+    base, federated = (set(load("ag-news", split)["text"]) for split in ("base", "federated"))
     assert base | federated == set(texts)
     assert not base & federated
     assert 140 < len(base) < 260
@@ -119,13 +118,13 @@ def test_phrases_of_one_sentence_stay_on_its_side_in_whatever_order_rows_come(fo
     phrases = [" ".join(text.split()[3:]) for text in whole]  # "3 is about the colour 21"
     frame = pd.DataFrame({"text": phrases + whole, "label": 0})
     write(folder, "sst2/train.parquet", frame)
-    base = set(load_split("sst2", "base")["text"])
+    base = set(load("sst2", "base")["text"])
     assert all((phrase in base) == (text in base) for phrase, text in zip(phrases, whole, strict=True))
     assert 0 < len(base) < 400
     other = tmp_path_factory.mktemp("other")
     write(other, "sst2/train.parquet", frame.sample(frac=1, random_state=1))
     monkeypatch.setenv("ZORBA_DATA", str(other))
-    assert set(load_split("sst2", "base")["text"]) == base
+    assert set(load("sst2", "base")["text"]) == base
 
 
 def test_pairs_of_one_premise_stay_together(folder):
@@ -133,7 +132,7 @@ def test_pairs_of_one_premise_stay_together(folder):
     frame["hypothesis"] = [f"it is {index}" for index in range(300)]
     frame["label"] = [0, 1, 2] * 100
     write(folder, "snli/train.parquet", frame)
-    base, federated = (set(load_split("snli", split)["premise"]) for split in ("base", "federated"))
+    base, federated = (set(load("snli", split)["premise"]) for split in ("base", "federated"))
     assert base
     assert federated
     assert not base & federated
@@ -153,21 +152,21 @@ def test_pairs_of_one_premise_stay_together(folder):
 def test_a_file_of_another_shape_is_refused_in_one_line(folder, frame, message):
     write(folder, "sst2/validation.parquet", frame)
     with pytest.raises(InvalidInputError, match=message) as error:
-        load_split("sst2", "validation")
+        load("sst2", "validation")
     assert "\n" not in str(error.value)
 
 
 def test_a_published_label_that_the_task_does_not_know_is_refused(folder):
     write(folder, "boolq/train.parquet", published("boolq", 4).assign(answer="perhaps"))
     with pytest.raises(InvalidInputError, match=r"labels must be 0\.\.1, found -1"):
-        load_split("boolq")
+        load("boolq")
 
 
 def test_a_file_that_is_no_parquet_is_refused(folder):
     (folder / "sst2").mkdir()
     (folder / "sst2" / "validation.parquet").write_bytes(b"label\ttext\n")
     with pytest.raises(InvalidInputError, match=r"validation\.parquet cannot be read as Parquet"):
-        load_split("sst2", "validation")
+        load("sst2", "validation")
 
 
 def with_hub(monkeypatch, answer):
@@ -187,38 +186,38 @@ def with_hub(monkeypatch, answer):
 def test_missing_data_names_both_ways(monkeypatch, tmp_path):
     with_hub(monkeypatch, None)
     with pytest.raises(MissingDataError, match=r"set ZORBA_DATA .*sst2/train\.parquet.* install the package datasets"):
-        load_split("sst2")
+        load("sst2")
     assert missing(get_task("sst2")).startswith("set ZORBA_DATA to a folder with sst2/train.parquet and sst2/valid")
     assert missing(get_task("toy-reviews")) == ""
     with pytest.raises(MissingDataError, match=r"corpus/\*\.parquet"):
         load_corpus()
     monkeypatch.setenv("ZORBA_DATA", str(tmp_path / "absent"))
     with pytest.raises(MissingDataError, match="which is no folder"):
-        load_split("sst2", "validation")
+        load("sst2", "validation")
 
 
 def test_an_unreachable_hub_is_one_clear_line(monkeypatch):
     with_hub(monkeypatch, ConnectionError("no route\nto host"))
     assert missing(get_task("sst2")) == ""
     with pytest.raises(MissingDataError, match=r"the hub did not give .*sst2 \(ConnectionError\); check the network"):
-        load_split("sst2", "validation")
+        load("sst2", "validation")
 
 
 def test_the_hubs_columns_are_ours_and_rows_without_a_gold_label_are_dropped(monkeypatch):
     with_hub(monkeypatch, pd.DataFrame({"idx": [0], "sentence": ["fine hub text"], "label": [1]}))
-    frame = load_split("sst2", "validation")
+    frame = load("sst2", "validation")
     assert frame.to_dict("list") == {"text": ["fine hub text"], "label": [1]}
     assert frame.attrs["source"] == "hub stanfordnlp/sst2"
     with_hub(monkeypatch, pd.DataFrame({"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [-1, 2]}))
-    assert load_split("snli", "validation")["premise"].tolist() == ["b"]
+    assert load("snli", "validation")["premise"].tolist() == ["b"]
     with_hub(monkeypatch, pd.DataFrame({"sentence": ["a"], "label": [-1]}))
     with pytest.raises(MissingDataError, match="has no labels for its test split"):
-        load_split("sst2", "test")
+        load("sst2", "test")
 
 
 def test_an_unknown_split_lists_the_known():
     with pytest.raises(InvalidInputError, match="no split 'validation': choose one of base, federated, test"):
-        load_split("ag_news", "validation")
+        load("ag_news", "validation")
 
 
 @pytest.mark.data
@@ -226,7 +225,7 @@ def test_an_unknown_split_lists_the_known():
 def test_the_real_halves_share_no_text_with_each_other_or_with_the_evaluation_rows(name):
     columns = list(TASKS[name].text_columns)
     base, federated, evaluation = (
-        set(map(tuple, load_split(name, split)[columns].to_numpy()))
+        set(map(tuple, load(name, split)[columns].to_numpy()))
         for split in ("base", "federated", TASKS[name].rows.evaluation_split)
     )
     assert not base & federated

@@ -8,10 +8,19 @@ import pandas as pd
 import pytest
 
 from tests.plugin_example.zorba_example import TICKETS, made_tickets
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.own_task import task_for
-from zorba_core.data.task import TASKS, MadeRows, PublishedRows, TableRows, get_task
-from zorba_core.data.task_file import read_task, table_of, task_from, to_toml
+from zorba_core.data.task import (
+    TASKS,
+    MadeRows,
+    PublishedRows,
+    TableRows,
+    get_task,
+    read_task,
+    table_of,
+    task_from,
+    to_toml,
+)
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.run_task import task_of
 
@@ -79,7 +88,7 @@ def test_a_task_file_lies_beside_its_rows_and_may_begin_with_a_mark(tmp_path):
         (tmp_path / "task.toml").write_text(lines, encoding=encoding)
         task = task_for(tmp_path / "task.toml")
         assert task.label_names == ("x", "y")
-        assert len(load_split(task)) == 40
+        assert len(load(task)) == 40
 
 
 @pytest.mark.parametrize(
@@ -118,11 +127,11 @@ def test_a_task_from_outside_is_one_object_and_one_registration(monkeypatch):
     monkeypatch.setattr(TASKS, "_parts", dict(TASKS))
     task = TASKS.register(replace(TICKETS, rows=MadeRows(made_tickets, "made by a function")))
     assert get_task("tickets") is task
-    frame = load_split("tickets")
+    frame = load("tickets")
     assert frame.equals(made_tickets("federated"))
     assert frame.attrs == {"source": "made by a function", "note": ""}
     with pytest.raises(InvalidInputError, match="dataset tickets has no split 'base': choose one of federated, valid"):
-        load_split("tickets", "base")
+        load("tickets", "base")
 
 
 def test_a_run_keeps_a_task_that_no_name_says():

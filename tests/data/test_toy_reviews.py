@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.task import TASKS
 from zorba_core.data.toy_reviews import _BAD, _GOOD, _NEGATIONS, toy_reviews, toy_verdicts
 
@@ -37,9 +37,9 @@ def test_the_clause_after_but_decides():
 def test_loading_needs_no_data_and_hands_out_copies(monkeypatch):
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     assert TASKS["toy-reviews"].rows.splits == SPLITS
-    frame = load_split("toy-reviews", "federated")
+    frame = load("toy-reviews", "federated")
     frame["label"] = 7
-    again = load_split("toy-reviews", "federated")
+    again = load("toy-reviews", "federated")
     assert set(again["label"]) == {0, 1}
     assert again.attrs["source"].startswith("grammar")
 

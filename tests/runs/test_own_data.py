@@ -9,8 +9,8 @@ import pytest
 
 import zorba_core as zorba
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4
-from zorba_core.data.load import load_split
-from zorba_core.data.task_file import read_task
+from zorba_core.data.load import load
+from zorba_core.data.task import read_task
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import read_request
 from zorba_core.runs.resume import replay, resume
@@ -58,7 +58,7 @@ def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way
     assert task_of(run.config) == task_of(read_request(run.path)) or task_of(run.config).rows.train == str(csv)
     beside = read_task(run.path / "task.toml")
     for split in ("federated", "validation"):
-        pd.testing.assert_frame_equal(load_split(beside, split), load_split(task, split))
+        pd.testing.assert_frame_equal(load(beside, split), load(task, split))
     again = tuned(run.path / "task.toml", tiny_opt_folder, tmp_path)
     assert again.summary["weights_sha256"] == run.summary["weights_sha256"]
 

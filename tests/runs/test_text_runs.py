@@ -8,7 +8,7 @@ import pytest
 from zorba_core.allocation import Allocation
 from zorba_core.cli.train import summary_lines
 from zorba_core.data.encode import encode_prompts
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.task import get_task
 from zorba_core.engine.settings import Settings
 from zorba_core.runs.generation import generate
@@ -41,7 +41,7 @@ def test_the_record_names_exact_match(run):
 def test_the_run_replays_to_the_same_weights_and_writes(run):
     rebuilt = replay(run.path)
     assert rebuilt.network.weights_sha256() == run.summary["weights_sha256"]
-    task, frame = get_task("toy-verdicts"), load_split("toy-verdicts", "validation").head(6)
+    task, frame = get_task("toy-verdicts"), load("toy-verdicts", "validation").head(6)
     prompts = encode_prompts(task, frame, rebuilt.tokenizer, 40, max_new_tokens=5)
     written = generate(rebuilt.network, rebuilt.tokenizer, prompts, max_new_tokens=5)
     assert len(written) == 6

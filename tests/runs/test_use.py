@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run, read_run
@@ -42,7 +42,7 @@ def saved(rows_divided_once, tiny_opt_folder, tmp_path_factory) -> Run:
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    return load_split("toy-reviews", "validation")["text"].head(7).tolist()
+    return load("toy-reviews", "validation")["text"].head(7).tolist()
 
 
 def test_the_model_is_that_of_the_summary_wherever_it_comes_from(copied, saved):
@@ -150,7 +150,7 @@ def test_on_its_own_rows_the_run_is_as_good_as_its_summary_says(whole):
 
 
 def test_the_same_rows_in_a_table_are_judged_the_same(whole):
-    own = load_split("toy-reviews", "validation")
+    own = load("toy-reviews", "validation")
     table = own.iloc[choose_rows(len(own), 8, SETTINGS.seed)].reset_index(drop=True)
     names = np.array(["negative", "positive"])
     table["said"] = names[table.pop("label")]
@@ -164,7 +164,7 @@ def test_the_same_rows_in_a_table_are_judged_the_same(whole):
 
 def test_one_file_a_client_is_judged_client_by_client(whole, tmp_path):
     for name, rows in (("north", 3), ("south", 5)):
-        load_split("toy-reviews", "validation").head(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+        load("toy-reviews", "validation").head(rows).to_csv(tmp_path / f"{name}.csv", index=False)
     report = whole.evaluate(f"{tmp_path}/*.csv")
     assert report.data == f"{tmp_path.name}/*.csv"
     assert {entry["client"]: entry["rows"] for entry in report.per_client} == {"north": 3, "south": 5}
@@ -301,7 +301,7 @@ def _full_disk(*_, **__):
 def writing(tiny_opt_folder, tmp_path_factory) -> Run:
     """A run that writes its answers."""
     folder = tmp_path_factory.mktemp("writing")
-    rows = load_split("toy-reviews", "federated").head(120)
+    rows = load("toy-reviews", "federated").head(120)
     table = pd.DataFrame({"question": "well , " + rows["text"], "answer": np.where(rows["label"], "good", "bad")})
     table["site"] = ["north", "south", "east"] * 40
     table.to_csv(folder / "questions.csv", index=False)

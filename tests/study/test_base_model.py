@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from zorba_core.cli import build_app
 from zorba_core.data.encode import encode, label_token_ids
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.task import TASKS
 from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError, MissingDataError
@@ -28,7 +28,7 @@ def made(tmp_path_factory):
 
 def recomputed(source, task_name, words):
     task, tokenizer = TASKS[task_name], load_tokenizer(source)
-    rows = encode(task, load_split(task_name, TASKS[task_name].rows.evaluation_split), tokenizer, 64)
+    rows = encode(task, load(task_name, TASKS[task_name].rows.evaluation_split), tokenizer, 64)
     return accuracy(load_model(source), rows, label_token_ids(task, tokenizer, words))
 
 

@@ -41,12 +41,11 @@ _COMMANDS = {
     "bench": "bench",
     "experiment": "experiment",
     "report": "report",
-    "task check": "task",
+    "task": "task",
     "federation up": "federation",
 }
 _GROUPS = {
     "federation": "Real clients: the same protocol between processes, over Flower.",
-    "task": "Tasks: rows, columns, prompt and label words.",
 }
 
 

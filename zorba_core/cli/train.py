@@ -14,11 +14,9 @@ from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.data.describe import Said
 from zorba_core.data.divide import DIVISIONS, named_clients
-from zorba_core.data.own_task import task_for
-from zorba_core.data.task import METRIC_TITLES, TASKS, Task, get_task
-from zorba_core.data.words import listed
+from zorba_core.data.own_task import listed, task_for
+from zorba_core.data.task import METRIC_TITLES, TASKS, Said, Task, get_task
 from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError

@@ -14,7 +14,6 @@ _HOME = {
     "encode": "encode",
     "get_task": "task",
     "label_token_ids": "encode",
-    "load_split": "load",
 }
 
 __all__ = [*_HOME]

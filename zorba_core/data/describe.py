@@ -1,49 +1,47 @@
-"""What the user says of rows, and what was inferred of the rest, in lines for people."""
+"""A task in lines for people: what was inferred of rows, and what a model will meet in them before it is trained.
+
+Shapes: R rows, C labels.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from zorba_core.data.labels import label_texts
-from zorba_core.data.task import Task
+from zorba_core.data.load import load
+from zorba_core.data.own_rows import label_texts
+from zorba_core.data.prompts import Prompts, answer_space, fill
+from zorba_core.data.task import CLIENT, PLACE, Said, TableRows, Task
 from zorba_core.errors import name_some
 
-LOOKED_AT = 5_000  # rows
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+LOOKED_AT = 5_000  # rows, to infer a task
+_MEASURED = 2_000  # rows, for lengths
+_STEP = 8  # of an advised seq_len
 _WRITTEN = {  # columns that are answers to write in many published sets
     "output", "response", "answer", "answers", "completion", "reply", "a", "summary", "highlights", "target",
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Said:
-    """What the user says of the rows instead of having it inferred."""
-
-    text: tuple[str, ...] = ()
-    label: str | None = None
-    answer: str | None = None
-    prompt: str | None = None
-    label_words: tuple[str, ...] = ()
-    client: str | None = None
-    test: str | pd.DataFrame | None = None
-
-
-def described(
-    task: Task, frame: pd.DataFrame, said: Said, others: Sequence[str], telling: Sequence[str]
+def inferred_lines(
+    task: Task, frame: pd.DataFrame, said: Said, others: Sequence[str], same_as_label: Sequence[str]
 ) -> Iterator[str]:
-    """A line for each part of the task, with the option that says it instead where it was inferred.
+    """A line for each part of the task, with the option that replaces it where it was inferred.
 
     Args:
         frame: the rows looked at.
         others: columns that could have been the label.
-        telling: columns that say the label in other words.
+        same_as_label: columns that say the label in other words.
     """
     rows = task.rows
     yield f"task {task.name}: {len(frame):,} rows{' looked at' if len(frame) == LOOKED_AT else ''}"
-    yield _line("text", ", ".join(task.text_columns), "--text", bool(said.text or said.prompt))
+    yield _line("text", ", ".join(task.text_columns), "--text", said.text or said.prompt)
     if rows.label:
         counts = Counter(text for text in label_texts(frame, rows.label) if text)
         shown = name_some([f"{name} {count}" for name, count in counts.most_common()], 8)
@@ -53,7 +51,7 @@ def described(
     else:
         yield _line("answer", task.answer, "--answer", said.answer)
     yield _line("prompt", task.prompt, "--prompt", said.prompt)
-    for column in telling:
+    for column in same_as_label:
         is_read = column in task.text_columns
         yield f"  {'warning' if is_read else 'note   '} {column} says the label in other words" + (
             ": the prompt contains its answer; leave it out of --text" if is_read else " and is left out of the prompt"
@@ -69,3 +67,134 @@ def described(
 
 def _line(what: str, value: str, option: str, said: object) -> str:
     return f"  {what:<7} {value}" + ("" if said else f"   [inferred; {option}]")
+
+
+def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
+    """Columns, labels, an example prompt, lengths in tokens, simple baselines, and ``advice``: a sentence for each
+    improvement.
+
+    Raises:
+        InvalidInputError, MissingDataError: rows that no run could train on; by file and line.
+    """
+    train, test = load(task), load(task, task.rows.evaluation_split)
+    own = task.rows if isinstance(task.rows, TableRows) else TableRows()
+    facts = {
+        "task": task.name,
+        "kind": task.kind,
+        "columns": {
+            "text": list(task.text_columns),
+            "label": own.label or ("label" if "label" in task.columns else None),
+            "answer": list(task.answer_columns) or None,
+            "client": own.client,
+        },
+        "rows": {"train": len(train), task.rows.evaluation_split: len(test)},
+        "clients": dict(sorted(Counter(train[CLIENT]).items())) if CLIENT in train else {},
+        "labels": _labels(task, train, test, tokenizer),
+        "prompt": task.prompt,
+        "example": _example(task, train, tokenizer, seq_len),
+        "lengths": _lengths(task, train, tokenizer, seq_len),
+        "majority": majority(train, test) if task.kind == "labels" else None,
+        "naive_bayes": naive_bayes(task, train, test) if task.kind == "labels" else None,
+    }
+    return {**facts, "advice": [*_advice(task, facts, train, test)]}
+
+
+def majority(train: pd.DataFrame, test: pd.DataFrame) -> float:
+    """Accuracy on ``test`` of always answering the commonest label of ``train``."""
+    return float((test["label"] == train["label"].mode()[0]).mean())
+
+
+def naive_bayes(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> float:
+    """Accuracy on ``test`` of multinomial naive Bayes over the words and pairs of words of ``train``: what a classifier
+    without a language model gets in a second."""
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.naive_bayes import MultinomialNB
+
+    texts = [
+        [" ".join(parts) for parts in frame[list(task.text_columns)].itertuples(index=False)] for frame in (train, test)
+    ]
+    counts = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+", max_features=200_000)
+    known = MultinomialNB().fit(counts.fit_transform(texts[0]), train["label"])
+    return float(known.score(counts.transform(texts[1]), test["label"]))
+
+
+def _labels(
+    task: Task, train: pd.DataFrame, test: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
+) -> list[dict[str, Any]]:
+    from zorba_core.data.encode import label_tokens
+
+    if "label" not in train:
+        return []
+    counts = [np.bincount(frame["label"], minlength=task.num_classes).tolist() for frame in (train, test)]
+    tokens = label_tokens(task, tokenizer) if task.kind == "labels" else [[]] * task.num_classes
+    parts = zip(task.label_names, task.label_words or task.options, tokens, *counts, strict=True)
+    return [
+        {"name": name, "word": word, "tokens": tokenizer.convert_ids_to_tokens(ids), "train": of_train, "test": of_test}
+        for name, word, ids, of_train, of_test in parts
+    ]
+
+
+def _example(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
+    """The first row as the model reads it."""
+    row = train.head(1).reset_index(drop=True)
+    prompts = Prompts(task, row, tokenizer)
+    ids = prompts.tokens(0, max(seq_len - prompts.fixed, prompts.num_texts))
+    if task.kind == "labels":
+        answer = task.label_words[int(row["label"].iloc[0])]
+    else:
+        (answer,) = fill(task.answer if task.kind == "text" else task.options[int(row["label"].iloc[0])], row)
+    return {
+        "place": row[PLACE].iloc[0] if PLACE in row else "row 0",
+        "prompt": tokenizer.decode(ids),
+        "answer": answer_space(task.prompt) + answer,
+        "tokens": tokenizer.convert_ids_to_tokens(ids),
+    }
+
+
+def _lengths(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
+    """Tokens of whole prompts, uncut, of the first rows; and what ``seq_len`` cuts."""
+    from zorba_core.data.encode import count_cuts
+
+    measured = train.head(_MEASURED)
+    prompts = Prompts(task, measured, tokenizer)
+    length_R = np.array([prompts.fixed + prompts.length(row) for row in range(len(measured))])
+    fits = seq_len > prompts.fixed
+    return {
+        "measured_rows": len(measured),
+        "prompt_itself": prompts.fixed,
+        **{name: int(np.quantile(length_R, share)) for name, share in (("median", 0.5), ("p90", 0.9), ("p99", 0.99))},
+        "longest": int(length_R.max()),
+        "seq_len": seq_len,
+        **(count_cuts(task, measured, tokenizer, seq_len) if fits else {"prompts_cut": len(measured)}),
+    }
+
+
+def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.DataFrame) -> Iterator[str]:
+    lengths, labels = facts["lengths"], facts["labels"]
+    measured, cut, seq_len = lengths["measured_rows"], lengths["prompts_cut"], lengths["seq_len"]
+    enough = -(-(lengths["p99"] + 1) // _STEP) * _STEP
+    if cut > measured // 100:
+        yield f"{cut} of {measured} rows lose the end of their text: --seq-len {enough}, or shorter texts"
+    elif enough <= seq_len // 2:
+        yield f"99 of 100 rows have at most {lengths['p99']} tokens: --seq-len {enough} is faster"
+    if lengths.get("answers_cut"):
+        yield f"{lengths['answers_cut']} of {measured} answers lose their end: a larger --seq-len"
+    split = [label["word"] for label in labels if len(label["tokens"]) > 1]
+    if split:
+        yield (
+            f"the tokenizer splits {len(split)} label words ({', '.join(split[:5])}): words of one token are scored "
+            "faster (--label-words)"
+        )
+    untested = [label["name"] for label in labels if label["test"] == 0]
+    if untested:
+        yield f"no test row has the label {', '.join(untested[:5])}: more rows, or --test FILE"
+    copied = [column for column in task.text_columns if task.kind == "text" and column in task.answer_columns]
+    if copied:
+        yield f"the prompt contains {copied[0]}, the column of the answer: the model only copies it"
+    texts, tested = (
+        pd.Series([*frame[list(task.text_columns)].itertuples(index=False, name=None)]) for frame in (train, test)
+    )
+    if across := int(tested.isin(set(texts)).sum()):
+        yield f"{across} test rows are training rows too: remove them from one file"
+    if "label" in train and (twice := int((train["label"].groupby(texts.to_numpy()).nunique() > 1).sum())):
+        yield f"{twice} texts have two labels: decide for one"

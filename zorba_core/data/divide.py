@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from zorba_core.data.load import clients_of, load_split, names_clients
+from zorba_core.data.load import clients_of, load, names_clients
 from zorba_core.data.task import CLIENT, Task
 from zorba_core.errors import InvalidInputError, name_some
 
@@ -36,7 +36,7 @@ def named_clients(task: Task, division: str | None = None) -> tuple[str, ...]:
     """The clients that the rows name, in their order; none where they are to be divided otherwise."""
     if not names_clients(task) or division_of(task, division) != NATURAL:
         return ()
-    return clients_of(load_split(task))
+    return clients_of(load(task))
 
 
 def divide(

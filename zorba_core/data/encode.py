@@ -1,6 +1,6 @@
 """A task's rows as tokens: the prompt around the texts, cut to fit, and the answers that may follow it.
 
-Shapes: R rows, L token positions (``seq_len``), C classes, T tokens of an answer.
+Shapes: R rows, L token positions (``seq_len``), C classes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
-    """The task with these label words; the task itself where there are none, or they are its own.
+    """The task with these label words, and without the prior of its former ones; the task itself where there are none,
+    or they are its own.
 
     Raises:
         InvalidInputError: the number of words is not C, or two are the same.
@@ -115,37 +116,28 @@ def encode(
         InvalidInputError: columns are missing, an answer is empty, or ``seq_len`` cannot hold the prompt itself and
             the answer.
     """
-    wanted = task.columns if labelled else [column for column in task.columns if column != "label"]
-    _check_columns(task, frame, wanted)
+    _check_columns(task, frame, [column for column in task.columns if labelled or column != "label"])
     if len(frame) == 0:
         raise InvalidInputError(f"task {task.name}: there are no rows to encode")
-    if task.kind == "text":
-        return _encode_text(task, frame, tokenizer, seq_len)
-    label_R = frame["label"].to_numpy(np.int64) if labelled else np.zeros(len(frame), np.int64)
-    prompts = Prompts(task, frame, tokenizer)
-    if task.kind == "options":
-        answers = _option_tokens(task, frame, tokenizer)
-    else:
-        answers = [label_tokens(task, tokenizer)] * len(frame)
-    reserve_R = [max(map(len, choices)) - 1 for choices in answers]  # the last token is only predicted
-    for row, reserve in enumerate(reserve_R):
-        if seq_len - reserve - prompts.fixed < prompts.num_texts:
-            answer = f", the longest answer's {reserve + 1} (row {frame.index[row]})" if reserve else ""
+    prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
+    rooms_R = _rooms(task, prompts, answers_R, seq_len)
+    for row, (room, kept) in enumerate(rooms_R):
+        if kept < 1 or (task.kind != "text" and room < prompts.num_texts):
+            answer = f", the longest answer's {kept} (row {frame.index[row]})" if kept > 1 else ""
+            least = prompts.fixed + prompts.num_texts + (1 if task.kind == "text" else kept - 1)
             raise InvalidInputError(
                 f"task {task.name}: seq_len {seq_len} cannot hold the prompt's own {prompts.fixed} tokens{answer} and "
-                f"some text; use at least {prompts.fixed + reserve + prompts.num_texts}"
+                f"some text; use at least {least}"
             )
-    tokens = [prompts.tokens(row, seq_len - prompts.fixed - reserve) for row, reserve in enumerate(reserve_R)]
-    if task.kind == "labels" and all(len(pieces) == 1 for pieces in answers[0]):
-        answers = None  # the network's label words
-    rows = Rows.of(tokens, answers, label_R, seq_len, _pad_id(tokenizer), mean=task.score == "mean")
+    tokens_R = [prompts.tokens(row, room) for row, (room, _) in enumerate(rooms_R)]
+    if task.kind == "text":
+        answers_R = [[answer[:kept]] for (answer,), (_, kept) in zip(answers_R, rooms_R, strict=True)]
+    one_token = task.kind == "labels" and all(len(answer) == 1 for answer in answers_R[0])
+    label_R = frame["label"].to_numpy(np.int64) if labelled and "label" in task.columns else np.zeros(len(frame))
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+    answers = None if one_token else answers_R
+    rows = Rows.of(tokens_R, answers, label_R, seq_len, pad_id, mean=task.score == "mean")
     return replace(rows, prior_C=torch.tensor(task.prior, dtype=torch.float64))
-
-
-def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:
-    missing = [column for column in wanted if column not in frame.columns]
-    if missing:
-        raise InvalidInputError(f"task {task.name}: the rows lack the column(s) {', '.join(missing)}")
 
 
 def encode_prompts(
@@ -168,87 +160,68 @@ def encode_prompts(
 
 
 def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, int]:
-    """How many rows lose what to ``seq_len``: ends of their texts (``prompts_cut``), of their answers (``answers_cut``,
-    and with it the token that ends it; kind text alone)."""
-    prompts = Prompts(task, frame, tokenizer)
-    length_R = [sum(map(len, prompts.texts(row))) for row in range(len(frame))]
-    if task.kind != "text":
-        answers = _option_tokens(task, frame, tokenizer) if task.kind == "options" else [label_tokens(task, tokenizer)]
-        reserve_R = [max(map(len, answers[row % len(answers)])) - 1 for row in range(len(frame))]
-        room = seq_len - prompts.fixed
-        cut_R = [length > room - reserve for length, reserve in zip(length_R, reserve_R, strict=True)]
-        return {"prompts_cut": sum(cut_R)}
-    answer_R = [len(answer) for answer in _answer_tokens(task, frame, tokenizer)]
-    kept_R = [_shares(prompts, length, answer, seq_len) for length, answer in zip(length_R, answer_R, strict=True)]
-    return {
-        "prompts_cut": sum(length > room for length, (room, _) in zip(length_R, kept_R, strict=True)),
-        "answers_cut": sum(answer > kept for answer, (_, kept) in zip(answer_R, kept_R, strict=True)),
-    }
+    """How many rows ``seq_len`` cuts: ends of their texts (``prompts_cut``), of their written answers (``answers_cut``,
+    and with it the token that ends it)."""
+    prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
+    rooms_R = _rooms(task, prompts, answers_R, seq_len)
+    cuts = {"prompts_cut": sum(prompts.length(row) > room for row, (room, _) in enumerate(rooms_R))}
+    if task.kind == "text":
+        cuts["answers_cut"] = sum(len(row[0]) > kept for row, (_, kept) in zip(answers_R, rooms_R, strict=True))
+    return cuts
 
 
-def _encode_text(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> Rows:
-    prompts, answers = Prompts(task, frame, tokenizer), _answer_tokens(task, frame, tokenizer)
-    least = prompts.fixed + prompts.num_texts
-    if seq_len < least + 1:
-        raise InvalidInputError(
-            f"task {task.name}: seq_len {seq_len} cannot hold the prompt's own {prompts.fixed} tokens, some text and "
-            f"an answer; use at least {least + 1}"
-        )
-    tokens = []
-    for row, answer in enumerate(answers):
-        room, kept = _shares(prompts, sum(map(len, prompts.texts(row))), len(answer), seq_len)
-        tokens.append(prompts.tokens(row, room))
-        answers[row] = answer[:kept]
-    right_R = np.zeros(len(answers), np.int64)
-    return Rows.of(tokens, [[answer] for answer in answers], right_R, seq_len, _pad_id(tokenizer))
+def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:
+    missing = [column for column in wanted if column not in frame.columns]
+    if missing:
+        raise InvalidInputError(f"task {task.name}: the rows lack the column(s) {', '.join(missing)}")
 
 
-def _shares(prompts: Prompts, text: int, answer: int, seq_len: int) -> tuple[int, int]:
-    """Tokens for the texts, and of the answer, in a row that has so many of each."""
-    room = seq_len - prompts.fixed + 1  # the answer's last token is only predicted
-    least = max(prompts.num_texts, 1) if text else 0
-    kept = min(answer, max(room // 2, room - max(text, least)), room - least)
-    return room - kept, kept
+def _rooms(
+    task: Task, prompts: Prompts, answers_R: Sequence[Sequence[Sequence[int]]], seq_len: int
+) -> list[tuple[int, int]]:
+    """Of each row, how many tokens its texts and its answers may have. An answer's last token is only predicted, so it
+    takes no position."""
+    rooms, room = [], seq_len - prompts.fixed + 1
+    for row, answers in enumerate(answers_R):
+        kept = max(map(len, answers))
+        if task.kind == "text":
+            length = prompts.length(row)
+            least = max(prompts.num_texts, 1) if length else 0
+            kept = min(kept, max(room // 2, room - max(length, least)), room - least)
+        rooms.append((room - kept, kept))
+    return rooms
 
 
-def _answer_tokens(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    """Tokens of each row's written answer, and the token that ends it."""
-    end = tokenizer.eos_token_id
-    if end is None:
+def _answers(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
+    """Tokens of each row's candidates: the label words, the row's options, or its one written answer, which ends with
+    the token that ends a text."""
+    if task.kind == "labels":
+        return [label_tokens(task, tokenizer)] * len(frame)
+    end, turn = tokenizer.eos_token_id, chat_turn(task, tokenizer)
+    space = answer_space(task.prompt if turn is None else turn[1])
+    columns = []
+    for template in (task.answer,) if task.kind == "text" else task.options:
+        texts = fill(template, frame)
+        if "" in texts:
+            what = "answer" if task.kind == "text" else f"option {template!r}"
+            raise InvalidInputError(
+                f"task {task.name}: the {what} of row {frame.index[texts.index('')]} is empty; remove such rows"
+            )
+        columns.append(piece_ids(tokenizer, [space + text for text in texts]))
+    rows = [list(candidates) for candidates in zip(*columns, strict=True)]
+    if task.kind == "text" and end is None:
         raise InvalidInputError(
             f"task {task.name}: the tokenizer has no token that ends a text (eos_token), so answers cannot be learned; "
             "set one in its tokenizer_config.json"
         )
-    texts = fill(task.answer, frame)
-    _refuse_empty(task, frame, texts, "answer")
-    turn = chat_turn(task, tokenizer)
-    space = answer_space(task.prompt if turn is None else turn[1])
-    return [[*ids, end] for ids in piece_ids(tokenizer, [space + text for text in texts])]
-
-
-def _option_tokens(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-    """Tokens of each row's options. Where one begins another, all of that row also have the token that ends a text."""
-    space, columns = answer_space(task.prompt), []
-    for option in task.options:
-        texts = fill(option, frame)
-        _refuse_empty(task, frame, texts, f"option {option!r}")
-        columns.append(piece_ids(tokenizer, [space + text for text in texts]))
-    rows = [list(options) for options in zip(*columns, strict=True)]
-    for row, options in enumerate(rows):
-        if _beginning(options) is not None:
-            if len({tuple(option) for option in options}) < len(options) or tokenizer.eos_token_id is None:
+    for row, candidates in enumerate(rows):
+        if task.kind == "text" or _beginning(candidates) is not None:  # where one begins another, all of them are ended
+            if len({tuple(tokens) for tokens in candidates}) < len(candidates) or end is None:
                 raise InvalidInputError(
                     f"task {task.name}: row {frame.index[row]} has options that cannot be told apart; remove the row"
                 )
-            rows[row] = [[*option, tokenizer.eos_token_id] for option in options]
+            rows[row] = [[*tokens, end] for tokens in candidates]
     return rows
-
-
-def _refuse_empty(task: Task, frame: pd.DataFrame, texts: list[str], what: str) -> None:
-    if "" in texts:
-        raise InvalidInputError(
-            f"task {task.name}: the {what} of row {frame.index[texts.index('')]} is empty; remove such rows"
-        )
 
 
 def _beginning(answers: Sequence[Sequence[int]]) -> tuple[int, int] | None:
@@ -258,7 +231,3 @@ def _beginning(answers: Sequence[Sequence[int]]) -> tuple[int, int] | None:
         if list(answers[second][: len(answers[first])]) == list(answers[first]):
             return first, second
     return None
-
-
-def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0

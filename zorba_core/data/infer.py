@@ -1,6 +1,6 @@
 """A task from rows alone: which column is the label, which are the text, how to ask, and with which words to answer.
 
-What is inferred can be said instead. It is described line by line, and a run keeps it as a task file to be edited.
+The user may say any of it instead. A run keeps the task as a file that can be edited.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from zorba_core.data.describe import LOOKED_AT, Said, described
-from zorba_core.data.labels import label_text, label_texts, with_labels
-from zorba_core.data.table_rows import check_columns, read_rows
+from zorba_core.data.describe import LOOKED_AT, inferred_lines
+from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
+from zorba_core.data.prompts import words_for
 from zorba_core.data.tables import is_empty
-from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, TableRows, Task, check_fields
-from zorba_core.data.words import words_for
-from zorba_core.errors import InvalidInputError, name_some
+from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Said, TableRows, Task
+from zorba_core.errors import InvalidInputError, in_short, name_some
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Notice = Callable[[str], None]
 _LABELS = (
     "label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "queue", "department", "type",
     "tag", "emotion", "verdict", "rating", "stars", "priority", "gold_label", "y",
@@ -58,13 +56,12 @@ def infer_task(
     said: Said,
     name: str,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    notice: Notice = lambda line: None,
+    notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
-    """The task of ``rows``, of which nothing but where they are is known. ``tokenizer``: label words that it takes for
-    one token are preferred.
+    """The task of ``rows``, of which only the place is known. ``tokenizer``: label words of one token are preferred.
 
     Raises:
-        InvalidInputError: a column that is not there, or nothing to choose from; says which option decides it.
+        InvalidInputError: a column that is missing, or nothing to choose from; names the option that decides it.
     """
     whole = read_rows(rows)
     frame = whole.head(LOOKED_AT)
@@ -78,14 +75,20 @@ def infer_task(
             "a column of text and one of the label or the answer (of a conversation: what is asked, what is answered)"
         )
     label, answer, others = _asked(profiles, said)
-    telling = [] if answer else _telling(frame, profiles, label)
+    same_as_label = [] if answer else _same_as_label(frame, profiles, label)
     text = said.text or tuple(FIELD.findall(said.prompt or ""))
-    text = text or _texts(profiles, {label, answer, said.client, *telling})
-    check_fields([column for column in (*text, answer) if column in profiles], rows.origin)
-    prompt = said.prompt or default_prompt(text, label or answer)
+    text = text or _texts(profiles, {label, answer, said.client, *same_as_label})
+    for column in (*text, answer):
+        if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
+            plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
+            raise InvalidInputError(
+                f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot hold: "
+                f"rename it in {rows.origin}, to {in_short(plain)} for example"
+            )
+    common = {"name": name, "prompt": said.prompt or default_prompt(text, label or answer)}
     rows = replace(rows, label=label, client=said.client or rows.client)
     if answer:
-        task = Task(name=name, kind="text", prompt=prompt, answer=answer, rows=rows)
+        task = Task(kind="text", answer=answer, rows=rows, **common)
     else:
         rows, names = with_labels(rows, whole)
         words = said.label_words or words_for(names, tokenizer)
@@ -94,8 +97,8 @@ def infer_task(
                 f"{len(words)} label words are given and column {label} has {len(names)} labels "
                 f"({name_some(names)}); give a word for each, in this order"
             )
-        task = Task(name=name, prompt=prompt, label_names=names, label_words=words, rows=rows)
-    for line in described(task, frame, said, others, telling):
+        task = Task(label_names=names, label_words=words, rows=rows, **common)
+    for line in inferred_lines(task, frame, said, others, same_as_label):
         notice(line)
     return task
 
@@ -123,7 +126,7 @@ class _Profile:
 
     @property
     def is_class(self) -> bool:
-        """Whether few values come again and again."""
+        """Do few values come again and again?"""
         return self.text and 2 <= self.distinct <= min(MAX_LABELS, max(2, self.rows // 3))
 
 
@@ -143,9 +146,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _asked(
-    profiles: dict[str, _Profile], said: Said
-) -> tuple[str | None, str | None, list[str]]:  # label, answer, columns that could have been the label
+def _asked(profiles: dict[str, _Profile], said: Said) -> tuple[str | None, str | None, list[str]]:
+    """The label, or the answer, and columns that could have been the label."""
     if said.label or said.answer:
         return said.label, said.answer, []
     by_name = {column.strip().casefold(): column for column in profiles}
@@ -175,8 +177,8 @@ def _asked(
     return of_text[-1], None, [column for column in classes if column != of_text[-1]]
 
 
-def _telling(frame: pd.DataFrame, profiles: dict[str, _Profile], label: str) -> list[str]:
-    """Columns that say the label in other words: each label has a value of its own there."""
+def _same_as_label(frame: pd.DataFrame, profiles: dict[str, _Profile], label: str) -> list[str]:
+    """Columns that say the label in other words: each label has its value there."""
     labels = label_texts(frame, label)
     count = len({*labels})
     same = [column for column in profiles if column != label and profiles[column].distinct == count]

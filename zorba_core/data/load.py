@@ -2,13 +2,18 @@
 
 Search order of published rows: the folder named by ``ZORBA_DATA`` (``sst2/train.parquet``, ``ag_news/test.parquet``,
 ...), then the Hugging Face hub when the package ``datasets`` is installed, then one error that names both ways.
+
+Shapes: R rows.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import os
+import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,18 +21,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zorba_core.data import table_rows
-from zorba_core.data.halves import in_base
-from zorba_core.data.held_out import held_out
-from zorba_core.data.labels import label_text
+from zorba_core.data.own_rows import is_many, label_text, missing_file, prepared, read_rows
 from zorba_core.data.task import CLIENT, CLIENTS_SPLIT, MadeRows, TableRows, Task, get_task
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 
 DATA_VARIABLE = "ZORBA_DATA"
+_NOT_WORD = re.compile(r"[\W_]+")
 
 
-def load_split(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
-    """Rows of one split of a task, or of the task of this name: ``task.columns``, of which ``label`` is int64.
+def load(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
+    """Rows of one split of a task, or of the task of this name: ``task.columns``, of which ``label`` is int64; of a
+    user's rows also PLACE, and CLIENT where rows name clients.
 
     ``frame.attrs`` says where they came from: ``source`` ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1") and
     ``note``, empty unless the training rows are not the official set, which a result must then state.
@@ -42,7 +46,7 @@ def load_split(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
             f"dataset {task.name} has no split {split!r}: choose one of {', '.join(task.rows.splits)}"
         )
     if isinstance(task.rows, TableRows):
-        return table_rows.read_split(task, split)
+        return _own(task, split)
     frame = _made(task, split) if isinstance(task.rows, MadeRows) else _published(task, split, data_folder())
     copy = frame.copy()
     copy.attrs = dict(frame.attrs)
@@ -53,7 +57,7 @@ def missing(task: Task) -> str:
     """How to get a task's rows, in a few words; empty when they are here. Reads no rows."""
     rows = task.rows
     if isinstance(rows, TableRows):
-        return table_rows.missing_file(rows)
+        return missing_file(rows)
     if isinstance(rows, MadeRows):
         return ""
     data = os.environ.get(DATA_VARIABLE, "")
@@ -67,9 +71,9 @@ def missing(task: Task) -> str:
 
 
 def names_clients(task: Task) -> bool:
-    """Whether the rows say whose they are: a column does, or each file is a client."""
+    """Do the rows name their clients: by a column, or by a file for each client?"""
     rows = task.rows
-    return isinstance(rows, TableRows) and (bool(rows.client) or table_rows.is_many(rows.train))
+    return isinstance(rows, TableRows) and (bool(rows.client) or is_many(rows.train))
 
 
 def clients_of(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -78,16 +82,55 @@ def clients_of(frame: pd.DataFrame) -> tuple[str, ...]:
 
 
 def data_folder() -> Path | None:
-    """The folder that ``ZORBA_DATA`` names; None where it names none.
+    """The folder that ``ZORBA_DATA`` names; None where it is not set.
 
     Raises:
-        MissingDataError: it is not there.
+        MissingDataError: the folder does not exist.
     """
     data = os.environ.get(DATA_VARIABLE, "")
     folder = Path(os.path.expanduser(data))
     if data and not folder.is_dir():
         raise MissingDataError(f"{DATA_VARIABLE} names {data!r}, which is no folder: correct it or unset it")
     return folder if data else None
+
+
+def held_out(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
+    """Which rows are for the test, bool (R,): those whose text hashes below ``fraction``, so that equal texts never
+    stand on both sides and the order of the rows does not matter.
+
+    A label or client that would have no row left to train on takes its rows back.
+
+    Raises:
+        InvalidInputError: nothing is left to test on, or to train on.
+    """
+    texts = ["\x1f".join(parts) for parts in zip(*(frame[column] for column in task.text_columns), strict=True)]
+    plain = [" ".join(text.casefold().split()) for text in texts]
+    digests = [hashlib.sha256(text.encode()).digest() for text in plain]
+    in_test_R = np.array([int.from_bytes(digest[:8], "big") < int(fraction * 2**64) for digest in digests])
+    for column in ("label", CLIENT):
+        if column in frame:
+            lost_R = ~frame[column].isin(set(frame[column][~in_test_R])).to_numpy()
+            taken_back = {text for text, lost in zip(texts, lost_R, strict=True) if lost}
+            in_test_R &= np.array([text not in taken_back for text in texts])
+    if not in_test_R.any() or in_test_R.all():
+        side = "train" if in_test_R.any() else "test"
+        raise InvalidInputError(
+            f"task {task.name}: of {len(frame)} rows none is left to {side} on: they have {len({*plain})} different "
+            f"texts in {' and '.join(task.text_columns)}, equal texts stay on one side, and each label and client "
+            "keeps a text to train on; give more rows, or rows to test on with --test FILE"
+        )
+    return in_test_R
+
+
+def _own(task: Task, split: str) -> pd.DataFrame:
+    rows, of_test = task.rows, split == task.rows.evaluation_split
+    if rows.test is not None:
+        frame = prepared(task, rows, read_rows(rows, "test" if of_test else "train"))
+    else:
+        frame = prepared(task, rows, read_rows(rows))
+        frame = frame[held_out(task, frame, rows.test_fraction) == of_test].reset_index(drop=True)
+    frame.attrs = {"source": rows.origin, "note": ""}
+    return frame
 
 
 @functools.lru_cache(maxsize=8)
@@ -109,7 +152,7 @@ def _published(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
         in_other_R = np.array(in_base(train, rows.base_half))
     else:
         return train
-    frame = train[~in_other_R if split == CLIENTS_SPLIT else in_other_R].reset_index(drop=True)
+    frame = train[in_other_R == (split != CLIENTS_SPLIT)].reset_index(drop=True)
     frame.attrs = train.attrs
     return frame
 
@@ -117,9 +160,9 @@ def _published(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
 def _official(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
     """One official split as published, with our names of columns and numbers of labels."""
     rows = task.rows
-    file = folder / rows.folder / f"{split}.parquet" if folder else None
-    if rows.folder and file is not None and file.is_file():
-        frame, origin = _in_our_words(task, _read_parquet(file)), DATA_VARIABLE
+    file = folder / rows.folder / f"{split}.parquet" if folder and rows.folder else None
+    if file is not None and file.is_file():
+        frame, origin = _renamed(task, _read_parquet(file)), DATA_VARIABLE
     else:
         frame, origin = _from_hub(task, split), f"hub {rows.hub}"
     frame = _checked(task, frame, f"{task.name} {split} from {origin}")
@@ -136,29 +179,25 @@ def _read_parquet(file: Path) -> pd.DataFrame:
         raise InvalidInputError(f"{file} cannot be read as Parquet: {first_line(error)}") from None
 
 
-def _in_our_words(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
+def _renamed(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
+    """Published rows with our names of columns, our numbers of labels, and the first of several right answers."""
     rows, frame = task.rows, frame.copy()
     for ours, published in rows.columns.items():
         name, *path = published.split(".")
-        if ours in task.columns and ours not in frame.columns and name in frame.columns:
-            frame[ours] = [_inside(value, path) for value in frame[name]]
+        if ours in task.columns and ours not in frame and name in frame:
+            frame[ours] = [
+                functools.reduce(lambda value, key: value.get(key) if isinstance(value, Mapping) else None, path, value)
+                for value in frame[name]
+            ]
     if "label" in task.columns and "label" in frame and rows.label_values:
         numbers = {label_text(value): number for number, value in enumerate(rows.label_values)}
         frame["label"] = [numbers.get(label_text(value), -1) for value in frame["label"]]
-    for column in task.answer_columns:
-        if column in frame:
-            frame[column] = frame[column].map(_first).astype(str)
+    for column in set(task.answer_columns) & set(frame):
+        frame[column] = [str(_first(value)) for value in frame[column]]
     return frame
 
 
-def _inside(value: Any, path: list[str]) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
 def _first(value: Any) -> Any:
-    """Of several right answers the first."""
     return value[0] if isinstance(value, list | np.ndarray) and len(value) else value
 
 
@@ -183,8 +222,8 @@ def _from_hub(task: Task, split: str) -> pd.DataFrame:
             f"dataset {task.name} ({split}) not found: the hub did not give {rows.hub} "
             f"({type(error).__name__}); check the network, or {by_folder}; toy-reviews needs no data"
         ) from error
-    frame = _in_our_words(task, frame)
-    if "label" in task.columns and "label" in frame.columns:
+    frame = _renamed(task, frame)
+    if "label" in task.columns and "label" in frame:
         frame = frame[frame["label"] != -1]  # SNLI: no gold label; SST-2 test: hidden, which leaves nothing
     if frame.empty:
         raise MissingDataError(f"the hub's {rows.hub} has no labels for its {split} split: {by_folder}")
@@ -192,7 +231,12 @@ def _from_hub(task: Task, split: str) -> pd.DataFrame:
 
 
 def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
-    absent = [column for column in task.columns if column not in frame.columns]
+    """The task's columns.
+
+    Raises:
+        InvalidInputError: a column is missing or of another kind, or a cell is empty.
+    """
+    absent = [column for column in task.columns if column not in frame]
     if absent:
         raise InvalidInputError(f"{what}: column(s) {', '.join(absent)} missing; found {', '.join(frame.columns)}")
     frame = frame[list(task.columns)].reset_index(drop=True)
@@ -212,3 +256,39 @@ def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
     if low < 0 or high >= task.num_classes:
         raise InvalidInputError(f"{what}: labels must be 0..{task.num_classes - 1}, found {low}..{high}")
     return frame.astype({"label": "int64"})
+
+
+def in_base(train: pd.DataFrame, by: str) -> list[bool]:
+    """Which training rows are in the half that only ``zorba make-base`` reads; clients hold the other half.
+
+    It is the first bit of the SHA-256 of the letters and digits in the column ``by``; for ``phrases`` see
+    :func:`phrases_in_base`.
+    """
+    return phrases_in_base(train["text"].tolist()) if by == "phrases" else [_hash_says_base(text) for text in train[by]]
+
+
+def _hash_says_base(text: str) -> bool:
+    folded = _NOT_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
+    return hashlib.sha256(folded.encode()).digest()[0] < 128
+
+
+def phrases_in_base(texts: list[str]) -> list[bool]:
+    """The side of each phrase: its sentences' side where they agree, its own hash where they do not.
+
+    SST-2's training rows are phrases cut out of sentences. A row that no other row contains is a sentence, and a phrase
+    goes where the sentences go that it is cut from. From the longest text down, every run of words of a sentence is
+    looked up among the texts: 1.7 million look-ups, half a second.
+    """
+    sides: dict[str, set[bool]] = {text: set() for text in texts}
+    for text in sorted(sides, key=lambda text: (-len(text), text)):
+        if sides[text]:
+            continue  # a phrase of a longer sentence
+        side = _hash_says_base(text)
+        spaces = [index for index, character in enumerate(text) if character == " "]
+        starts, stops = [0, *(index + 1 for index in spaces)], [*spaces, len(text)]
+        for first, start in enumerate(starts):
+            for stop in stops[first:]:
+                if (owners := sides.get(text[start:stop])) is not None:
+                    owners.add(side)
+    agreed = {text: next(iter(votes)) if len(votes) == 1 else _hash_says_base(text) for text, votes in sides.items()}
+    return [agreed[text] for text in texts]

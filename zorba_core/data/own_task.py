@@ -1,22 +1,21 @@
-"""From what a user points at to a task: a file of rows, a task's TOML file, a DataFrame, or a task as it is."""
+"""The task that a user points at: a file of rows, a task's TOML file, a DataFrame, or a task as it is."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from zorba_core.data.describe import Said
-from zorba_core.data.infer import Notice, infer_task
-from zorba_core.data.labels import with_labels
-from zorba_core.data.table_rows import check_columns, missing_file, read_rows
-from zorba_core.data.task import TableRows, Task
-from zorba_core.data.task_file import read_task
+from zorba_core.data.infer import infer_task
+from zorba_core.data.own_rows import check_columns, missing_file, read_rows, with_labels
+from zorba_core.data.task import Said, TableRows, Task, read_task
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 if TYPE_CHECKING:
@@ -29,13 +28,13 @@ def task_for(
     data: Data,
     said: Said | None = None,
     tokenizer: Callable[[], PreTrainedTokenizerBase | None] = lambda: None,
-    notice: Notice = lambda line: None,
+    notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
     """The task of a path, of a table in memory, or of a task that does not name its labels yet.
 
     Args:
-        said: what is not to be inferred, or what a task file says and is to be otherwise.
-        tokenizer: gives the model's, for label words that suit it; called only where words are inferred.
+        said: what is not to be inferred, or what replaces an entry of a task file.
+        tokenizer: returns the model's, for label words that suit it; called only where words are inferred.
         notice: called with each line about what was inferred.
 
     Raises:
@@ -49,7 +48,7 @@ def task_for(
     rows = TableRows(data, test=said.test)
     if missing_file(rows):
         raise MissingDataError(f"data file {missing_file(rows)}; give a file, or a task file that says where it is")
-    read_rows(rows)  # what is wrong with the file comes first, before a tokenizer is loaded
+    read_rows(rows)  # a fault in the file comes first, before a tokenizer is loaded
     return infer_task(rows, said, task_name(data), tokenizer(), notice)
 
 
@@ -63,17 +62,17 @@ def task_name(data: Data) -> str:
 
 
 def _changed(task: Task, said: Said) -> Task:
-    """A task with what the user says instead, and with its labels."""
+    """The task with what the user says instead, and with its labels."""
     if not isinstance(task.rows, TableRows):
         return replace(task, label_words=said.label_words or task.label_words, prompt=said.prompt or task.prompt)
     if said.text and not said.prompt:
         raise InvalidInputError("the task file has a prompt; give --prompt with the fields of --text in it")
-    given = {name: getattr(said, name) for name in ("label", "client", "test") if getattr(said, name)}
-    changes = {"prompt": said.prompt or task.prompt}
+    given: dict[str, Any] = {name: getattr(said, name) for name in ("label", "client", "test") if getattr(said, name)}
+    changes: dict[str, Any] = {"prompt": said.prompt or task.prompt}
     if said.answer:
         changes |= {"kind": "text", "answer": said.answer, "options": (), "metric": ""}
     if said.answer or said.label not in (None, task.rows.label):
-        changes |= {"label_names": (), "label_words": ()}
+        changes |= {"label_names": (), "label_words": (), "prior": ()}
         given |= {"label_values": ()}
     task = replace(task, rows=replace(task.rows, **given), **changes)
     if task.kind != "labels" or (task.label_names and not said.label_words):
@@ -87,3 +86,22 @@ def _changed(task: Task, said: Said) -> Task:
         rows, names = with_labels(rows, frame)
     words = said.label_words or task.label_words or names
     return replace(task, rows=rows, label_names=names, label_words=words)
+
+
+def listed(text: str) -> list[str]:
+    """Words with commas between; one that holds a comma stands in double quotes.
+
+    Raises:
+        InvalidInputError: more than one line.
+    """
+    try:
+        return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
+    except csv.Error as error:
+        raise InvalidInputError(f"the words {text[:60]!r} cannot be read as one line of a table ({error})") from None
+
+
+def as_list(words: Sequence[str]) -> str:
+    """The text that :func:`listed` reads."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(words)
+    return line.getvalue()

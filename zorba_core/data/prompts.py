@@ -1,15 +1,17 @@
-"""A task's prompts as tokens: its fixed words, and the texts between them, cut to fit.
+"""A task's prompts as tokens: its fixed words and the texts between them, cut to fit; and words to answer with.
 
 What stands in the middle of a text must not be read as its beginning. Byte-level tokenizers write a space at the front
 of the word that follows it, so a piece is tokenised as it is. SentencePiece's (Llama, Mistral and others, which write a
 space as U+2581) put a space before whatever they are given: a piece that begins with one would have two, a piece that
 begins with none would have one.
+
+Shapes: R rows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -23,35 +25,38 @@ if TYPE_CHECKING:
 _SPACE = "\u2581"
 _ANCHORS = ("\n", ":", "a")  # texts to put in front of a piece, for its tokens within a text
 _MARK = "THE-USERS-TURN"
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """The tokens of one text column, row by row."""
-
-    token_ids_R: list[list[int]]
+_BREAKS = re.compile(r"[\s_/|>.-]+")
+_INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Prompts:
-    """The prompts of all rows of a frame, not yet cut."""
+    """The prompts of all rows of a frame, not yet cut.
+
+    Args:
+        frame: has the columns that the task's prompt reads.
+    """
 
     def __init__(self, task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._start, self._segments = _prompt_segments(task, frame, tokenizer)
         self.num_texts = len(task.text_columns)
-        words = [segment for segment in self._segments if not isinstance(segment, _Texts)]
-        self.fixed = len(self._start) + sum(len(segment) for segment in words)  # tokens of the prompt itself
+        self._start, self._segments = _start_tokens(task, tokenizer), []
+        for is_text, pieces, first in _pieces(task, frame, tokenizer):
+            tokens_R = piece_ids(tokenizer, pieces, first=first)
+            self._segments.append((is_text, tokens_R if is_text else tokens_R * len(frame)))
+        fixed = [tokens_R[0] for is_text, tokens_R in self._segments if not is_text and tokens_R]
+        self.fixed = len(self._start) + sum(map(len, fixed))  # tokens of the prompt itself
 
-    def texts(self, row: int) -> list[list[int]]:
-        """The tokens of each text of a row, whole."""
-        return [segment.token_ids_R[row] for segment in self._segments if isinstance(segment, _Texts)]
+    def length(self, row: int) -> int:
+        """Tokens of a row's texts, uncut."""
+        return sum(len(tokens_R[row]) for is_text, tokens_R in self._segments if is_text)
 
     def tokens(self, row: int, room: int) -> list[int]:
         """The prompt with at most ``room`` tokens of texts: a longer one loses the ends of its texts, the longest text
         first, never the prompt's own words."""
-        lengths = iter(_shorten([len(text) for text in self.texts(row)], room))
+        texts = [tokens_R[row] for is_text, tokens_R in self._segments if is_text]
+        lengths = iter(_shorten([*map(len, texts)], room))
         ids = list(self._start)
-        for segment in self._segments:
-            ids += segment.token_ids_R[row][: next(lengths)] if isinstance(segment, _Texts) else segment
+        for is_text, tokens_R in self._segments:
+            ids += tokens_R[row][: next(lengths)] if is_text else tokens_R[row]
         return ids
 
 
@@ -73,7 +78,7 @@ def chat_turn(task: Task, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]
         turn = [{"role": "user", "content": _MARK}]
         text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
         before, after = text.split(_MARK)
-    except Exception as error:  # whatever a template of somebody else's does
+    except Exception as error:  # a template is a program of somebody else's
         raise InvalidInputError(
             f"task {task.name}: the tokenizer's chat template cannot be used ({first_line(error)[:120]}); set "
             "chat = false in the task"
@@ -105,7 +110,7 @@ def piece_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, first
 
 
 def puts_space_first(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a text that begins with a letter gets a token with a space."""
+    """Does a text that begins with a letter get a token with a space?"""
     ids = tokenizer.encode("a", add_special_tokens=False)
     return bool(ids) and str(tokenizer.convert_ids_to_tokens(ids[0])).startswith(_SPACE)
 
@@ -123,34 +128,34 @@ def _plain(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[lis
     return tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"] if len(texts) else []
 
 
-def _prompt_segments(
-    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[int], list[_Texts | list[int]]]:
-    """Tokens the tokenizer starts every text with (OPT: ``</s>``), then the prompt as fixed words and text columns."""
+def _start_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """What every prompt starts with: the chat template's beginning, or the tokenizer's own (OPT: ``</s>``)."""
     turn = chat_turn(task, tokenizer)
+    if turn is not None:
+        return tokenizer.encode(turn[0], add_special_tokens=False)
     with_start = tokenizer.encode("a")
-    start = (
-        tokenizer.encode(turn[0], add_special_tokens=False)
-        if turn is not None
-        else with_start[: 1 if with_start and with_start[0] == tokenizer.bos_token_id else 0]
-    )
-    segments: list[_Texts | list[int]] = []
-    space = ""  # tokenizers write a space at the front of the word that follows it
-    first = turn is None
+    return with_start[:1] if with_start and with_start[0] == tokenizer.bos_token_id else []
+
+
+def _pieces(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[tuple[bool, list[str], bool]]:
+    """The parts of the prompt in their order: is it a text column, its text in each row (of fixed words once), and does
+    it begin the prompt? A space goes to the front of the part that follows it."""
+    turn = chat_turn(task, tokenizer)
+    pieces: list[tuple[bool, list[str], bool]] = []
+    space = ""
     for position, part in enumerate(FIELD.split(task.prompt)):
+        first = turn is None and not pieces
         if position % 2:
-            texts = [space + text.strip() for text in frame[part].astype(str)]
-            segments.append(_Texts(piece_ids(tokenizer, texts, first=first)))
-            space, first = "", False
+            pieces.append((True, [space + text.strip() for text in frame[part].astype(str)], first))
+            space = ""
         elif part:
             body = space + part.rstrip(" ")
             space = " " if part.endswith(" ") else ""
             if body:
-                segments += piece_ids(tokenizer, [body], first=first)
-                first = False
+                pieces.append((False, [body], first))
     if turn is not None and turn[1]:
-        segments += piece_ids(tokenizer, [turn[1]])
-    return start, segments
+        pieces.append((False, [turn[1]], False))
+    return pieces
 
 
 def _shorten(lengths: list[int], room: int) -> list[int]:
@@ -164,3 +169,43 @@ def _shorten(lengths: list[int], room: int) -> list[int]:
         lengths[longest] -= cut
         excess -= cut
     return lengths
+
+
+def words_for(names: Sequence[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[str, ...]:
+    """A different word for each label, by which a model could name it.
+
+    Where the tokenizer has one token for a spelling of every name, or for a word of it, these are taken: such answers
+    are the fastest to score. Else each label is answered with its whole name, in as many tokens as it takes; numbers
+    are written equally long, and a name that begins another one ("new", "new york") leaves the other its rest, since
+    the beginning would always score higher.
+    """
+    plain = [_BREAKS.sub(" ", _INNER_CAPITAL.sub(" ", name)).strip() or name.strip() for name in names]
+    short = _one_token_each(plain, tokenizer) if tokenizer is not None else None
+    if short is not None:
+        return short
+    if all(name.isdigit() for name in plain):
+        return tuple(name.zfill(max(map(len, plain))) for name in plain)
+    words: list[str] = []
+    for name in plain:
+        begins = [other for other in plain if other != name and name.startswith(f"{other} ")]
+        rest = name.removeprefix(max(begins, key=len)).strip() if begins else name
+        words.append(rest if rest not in (*words, *plain) or rest == name else name)
+    return tuple(words) if len(set(words)) == len(words) else tuple(names)
+
+
+def _one_token_each(plain: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...] | None:
+    taken: dict[str, None] = {}
+    for name in plain:
+        parts = [word for word in name.split() if len(word) > 2]
+        parts = [spelling for word in parts for spelling in (word, word.lower())] if len(parts) > 1 else []
+        spellings = dict.fromkeys([name, name.lower(), name.title(), *parts])
+        usable = [word for word in spellings if word not in taken and _is_one_token(word, tokenizer)]
+        if not usable:
+            return None
+        taken[usable[0]] = None
+    return tuple(taken)
+
+
+def _is_one_token(word: str, tokenizer: PreTrainedTokenizerBase) -> bool:
+    (pieces,) = piece_ids(tokenizer, [" " + word])
+    return len(pieces) == 1 and pieces[0] != tokenizer.unk_token_id

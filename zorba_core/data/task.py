@@ -1,49 +1,67 @@
 """Tasks: rows of text as a prompt, and the answer that follows it. A task is plain data; no row is read here.
 
-There are three kinds. With ``labels`` all rows choose among the same few words, with ``options`` each row brings its
-own choices, and with ``text`` the answer is written out, whatever it is.
+There are three kinds. With ``labels`` all rows choose among the same words, with ``options`` each row has its own
+options to choose among, and with ``text`` the answer is written.
 
 The tasks of this package are the TOML files of ``catalogue``. A script adds one with ``TASKS.register(Task(...))``, an
-installed package through an entry point of ``zorba.tasks``.
+installed package through an entry point of ``zorba.tasks``. A user writes one as a TOML file beside the rows::
+
+    name = "tickets"
+    prompt = "{subject} {body} Topic:"
+    label_words = ["billing", "crash", "login"]     # for each of label_names; both may be left out
+
+    [rows]
+    train = "tickets.csv"                           # beside this file; or "clients/*.csv", one file a client
+    test = "tickets-test.csv"                       # or test_fraction = 0.2
+    label = "topic"
+    client = "branch"
+
+Its keys are the fields of :class:`Task`, and under ``[rows]`` those of :class:`TableRows`, or with ``hub`` of
+:class:`PublishedRows`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pandas as pd
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.data.tables import text_of_file
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.registry import Registry
 
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 MAX_LABELS = 1000
 CLIENTS_SPLIT = "federated"  # the rows that clients hold
-PLACE, CLIENT = "#place", "#client"  # columns of own rows: where each stands ("tickets.csv, line 7"), and whose it is
-# Of each kind of task, the metrics that it is judged by; the first is the default.
+PLACE, CLIENT = "#place", "#client"  # columns of a user's rows: "tickets.csv, line 7", and the client
+# The metrics of each kind of task; the first is the default.
 METRICS = {"labels": ("accuracy",), "options": ("accuracy",), "text": ("exact_match", "token_f1", "rouge_l")}
 METRIC_TITLES = {"accuracy": "accuracy", "exact_match": "exact match", "token_f1": "token F1", "rouge_l": "ROUGE-L"}
 SCORES = ("sum", "mean")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class TableRows:
-    """Rows of the user's own: files, or a table in memory.
+    """A user's rows: files, or a table in memory.
 
     Args:
         train: a file; a folder that ``datasets`` saved; a folder of files or a pattern such as ``clients/*.csv``, of
-            which each file is one client; or a DataFrame. None: no rows here, only what is known of their columns.
+            which each file is one client; or a DataFrame. None: only the columns are known.
         test: the rows to evaluate on; None: a part of ``train``, by a hash of the text.
-        label: the column of the label; a task of text to write has none.
-        client: the column that says whose row it is.
+        label: the column of the label; a task of kind text has none.
+        client: the column that names each row's client.
         label_values: what stands in the label's column for each of the task's labels. Empty: the labels' names, or
             their numbers from 0.
         encoding: of text files that are not UTF-8.
@@ -63,12 +81,12 @@ class TableRows:
     def __post_init__(self) -> None:
         for name in ("train", "test"):
             path = getattr(self, name)
-            if isinstance(path, str | Path):  # whole, since a run is resumed from elsewhere
+            if isinstance(path, str | Path):  # absolute, since a run may be resumed from another folder
                 object.__setattr__(self, name, os.path.abspath(os.path.expanduser(path)))
 
     @property
     def origin(self) -> str:
-        """What a run's record says of them."""
+        """Where the rows come from, for a run's record."""
         return f"file {Path(self.train).name}" if isinstance(self.train, str) else "a table in memory"
 
 
@@ -78,7 +96,7 @@ class MadeRows:
 
     Args:
         read_split: from a split's name to a table with the task's columns; the same rows each time.
-        origin: what a run's record says of them: "grammar 1".
+        origin: where the rows come from, for a run's record: "grammar 1".
     """
 
     read_split: Callable[[str], pd.DataFrame]
@@ -99,7 +117,7 @@ class PublishedRows:
         evaluation_splits: official labelled splits; results are reported on the first.
         held_out: the part of the training rows to evaluate on, by a hash of the text, where no such split is published.
         base_half: how one half of the training rows is set aside for ``zorba make-base``: by a hash of this column, or
-            ``phrases`` (:mod:`zorba_core.data.halves`). Empty: clients hold all rows.
+            ``phrases`` (:func:`zorba_core.data.load.phrases_in_base`). Empty: clients hold all rows.
         official_train_rows: a result on fewer rows says so.
     """
 
@@ -132,12 +150,12 @@ class PublishedRows:
 class Task:
     """One task: ``Task(name="tickets", prompt="{text} Topic:", rows=TableRows("tickets.csv", label="topic"))``.
 
-    Labels that are not named are read from the rows by :func:`zorba_core.data.infer.task_for`. Where ``answer`` or an
-    entry of ``options`` has a field in braces it is a template, else the name of a column.
+    Labels that are not named are read from the rows by :func:`zorba_core.data.infer.task_for`. ``answer`` and each
+    entry of ``options`` are the name of a column, or a template with fields in braces.
     """
 
     name: str  # "sst2": lower case, digits, single hyphens
-    title: str = ""  # "SST-2": what a page or a plot shows; default: the name
+    title: str = ""  # "SST-2", for pages and plots; default: the name
     about: str = ""  # the question to the model, in a few words
     kind: str = "labels"  # or "options" or "text"
     label_names: tuple[str, ...] = ()  # names of labels 0..C-1
@@ -145,75 +163,70 @@ class Task:
     options: tuple[str, ...] = ()  # kind options: column or template of each; column ``label`` has the right one, 0..
     answer: str = ""  # kind text: column or template of the answer
     prompt: str  # template over columns of the rows; the answer follows its end
-    rows: TableRows | PublishedRows | MadeRows  # where its rows come from
+    rows: TableRows | PublishedRows | MadeRows
     chat: bool = False  # kind text: the prompt is a user's turn where the tokenizer has a chat template
     score: str = "sum"  # an answer's score: the sum of its tokens' log-probabilities, or their "mean"
     prior: tuple[float, ...] = ()  # kind labels: subtracted from the labels' scores; empty: zeros
-    target: float = 0.75  # a value of the metric worth reaching, where a page asks for one
-    metric: str = ""  # what its curves show; default: accuracy, for kind text exact_match
+    target: float = 0.75  # a value of the metric worth reaching
+    metric: str = ""  # of the curves; default: accuracy, for kind text exact_match
 
     def __post_init__(self) -> None:
         if self.kind not in METRICS:
             raise InvalidInputError(f"task {self.name}: kind {self.kind!r} is none of {', '.join(METRICS)}")
-        self._complete()
-        problem = self._problem()
-        if problem:
-            raise InvalidInputError(f"task {self.name}: {problem}")
-
-    def _complete(self) -> None:
-        """Fill in what follows from the rest."""
         names = self.label_names or (self.options if self.kind == "options" else ())
         words = self.label_words or (names if self.kind == "labels" else ())
         metric = self.metric or METRICS[self.kind][0]
         completed = {"title": self.title or self.name, "label_names": names, "label_words": words, "metric": metric}
         for name, value in completed.items():
             object.__setattr__(self, name, value)
+        for problem in self._problems():
+            raise InvalidInputError(f"task {self.name}: {problem}")
 
-    def _problem(self) -> str:
-        """What is wrong, and how to correct it; empty where all is well."""
-        strange = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior")}
-        strange["text"] = ("label_names", "label_words", "options", "prior")
-        given = [field for field in strange[self.kind] if getattr(self, field)]
-        if not _NAME.fullmatch(self.name):
-            return "a name has lower-case letters, digits and single hyphens"
+    def _problems(self) -> Iterator[str]:
+        """What is wrong, and how to correct it."""
+        foreign = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior")}
+        foreign["text"] = ("label_names", "label_words", "options", "prior")
+        given = [field for field in foreign[self.kind] if getattr(self, field)]
         if given or (self.chat and self.kind != "text"):
-            return f"{(*given, 'chat')[0]} is not for kind {self.kind}; leave it out"
-        fields = self.text_columns
-        if not fields or len({*fields}) < len(fields):
-            return "the prompt must have fields such as {text}, the names of columns, each once"
+            yield f"{(*given, 'chat')[0]} is not for kind {self.kind}; leave it out"
+        if not _NAME.fullmatch(self.name):
+            yield "a name has lower-case letters, digits and single hyphens"
+        if not self.text_columns or len({*self.text_columns}) < len(self.text_columns):
+            yield "the prompt must have fields such as {text}, the names of columns, each once"
         if self.score not in SCORES:
-            return f"score {self.score!r} is none of {', '.join(SCORES)}"
-        check = {"labels": self._wrong_labels, "options": self._wrong_options, "text": self._wrong_text}[self.kind]
-        if (problem := check()) or self.metric in METRICS[self.kind]:
-            return problem
-        return f"metric {self.metric!r} is not for kind {self.kind}: use {', '.join(METRICS[self.kind])}"
+            yield f"score {self.score!r} is none of {', '.join(SCORES)}"
+        if self.kind == "text" and not self.answer:
+            yield "kind text needs answer, a column or a template"
+        if self.kind == "options":
+            if len({*self.options} - {""}) < max(2, len(self.options)):
+                yield f"kind options needs two different options or more, got {self.options}"
+            if len(self.label_names) != len(self.options):
+                yield "label_names and options differ in number"
+        if self.kind == "labels":
+            yield from self._label_problems()
+        if self.metric not in METRICS[self.kind]:
+            yield f"metric {self.metric!r} is not for kind {self.kind}: use {', '.join(METRICS[self.kind])}"
 
-    def _wrong_labels(self) -> str:
+    def _label_problems(self) -> Iterator[str]:
+        own = isinstance(self.rows, TableRows)
         if self.prompt.endswith((" ", "}")):
-            return "the prompt must end in a word, before the space of the answer"
-        if isinstance(self.rows, TableRows) and self.rows.label in self.text_columns:
-            return f"the prompt contains {self.rows.label}, the column of the label; leave it out of prompt and --text"
-        if not self.label_names and isinstance(self.rows, TableRows):
-            return ""  # to be read from the rows
+            yield "the prompt must end in a word, before the space of the answer"
+        if own and self.rows.label in self.text_columns:
+            yield f"the prompt contains {self.rows.label}, the column of the label; leave it out of prompt and --text"
+        if own and not self.label_names:
+            return  # to be read from the rows
         if len(self.label_names) != len(self.label_words) or len(self.label_names) < 2:
-            return "label_names and label_words differ in number, or are fewer than two"
+            yield "label_names and label_words differ in number, or are fewer than two"
         if len(self.label_names) > MAX_LABELS:
-            return f"{len(self.label_names):,} labels, and at most {MAX_LABELS:,} can be told apart; use kind text"
+            yield f"{len(self.label_names):,} labels, and at most {MAX_LABELS:,} can be told apart; use kind text"
+        if len({*self.label_words}) < len(self.label_words):
+            yield "label words must all differ"
         if len(self.prior) not in (0, len(self.label_names)):
-            return f"prior has {len(self.prior)} numbers and there are {len(self.label_names)} labels"
-        return "" if len({*self.label_words}) == len(self.label_words) else "label words must all differ"
-
-    def _wrong_options(self) -> str:
-        if len({*self.options} - {""}) < max(2, len(self.options)):
-            return f"kind options needs two different options or more, got {self.options}"
-        return "" if len(self.label_names) == len(self.options) else "label_names and options differ in number"
-
-    def _wrong_text(self) -> str:
-        return "" if self.answer else "kind text needs answer, a column or a template"
+            yield f"prior has {len(self.prior)} numbers and there are {len(self.label_names)} labels"
 
     @property
     def counted(self) -> str:
-        """What a run counts as right in each evaluation: ``accuracy``, or of written text ``exact_match``."""
+        """What a run counts as right in each evaluation: ``accuracy``, or for kind text ``exact_match``."""
         return METRICS[self.kind][0]
 
     @property
@@ -241,23 +254,21 @@ class Task:
 
     @property
     def is_own(self) -> bool:
-        """Whether no name says which task it is: a run on it keeps the task beside its config."""
+        """Must a run keep the task, because its name alone does not say which one it is?"""
         return isinstance(self.rows, TableRows) or (isinstance(self.rows, PublishedRows) and self.name not in TASKS)
 
 
-def check_fields(columns: list[str], where: str) -> None:
-    """Refuse a column whose name cannot stand in a prompt's braces.
+@dataclass(frozen=True, eq=False, config=_STRICT)
+class Said:
+    """What the user says of the rows instead of having it inferred."""
 
-    Raises:
-        InvalidInputError: it has a brace or a line break; says what to call it.
-    """
-    for column in columns:
-        if not FIELD.fullmatch(f"{{{column}}}"):
-            plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
-            raise InvalidInputError(
-                f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot hold: "
-                f"rename it in {where}, to {in_short(plain)} for example"
-            )
+    text: tuple[str, ...] = ()
+    label: str | None = None
+    answer: str | None = None
+    prompt: str | None = None
+    label_words: tuple[str, ...] = ()
+    client: str | None = None
+    test: str | Path | pd.DataFrame | None = None
 
 
 def _register_catalogue() -> None:
@@ -283,3 +294,89 @@ def get_task(name: str) -> Task:
     """
     plain = name.strip().lower().replace("_", "-")
     return TASKS[plain] if plain in TASKS else TASKS.get_part(name)
+
+
+def read_task(path: str | os.PathLike[str]) -> Task:
+    """The task of a TOML file.
+
+    Raises:
+        MissingDataError: no such file.
+        InvalidInputError: not TOML, or not a task; names the file and the key.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise MissingDataError(f"task file {str(path)!r} does not exist")
+    try:
+        return task_from(tomllib.loads(text_of_file(path)), path.parent)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInputError(f"{path}: not TOML: {first_line(error)}") from None
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from None
+
+
+def task_from(table: Mapping[str, Any], folder: str | os.PathLike[str] = ".", *, made: MadeRows | None = None) -> Task:
+    """The task that a table describes; its paths are beside ``folder``. ``made``: its rows, instead of ``[rows]``.
+
+    Raises:
+        InvalidInputError: an unknown key, or an invalid value.
+    """
+    rows = table.get("rows")
+    if not isinstance(rows, Mapping):
+        raise InvalidInputError('the table [rows] is missing; it says where the rows are: train = "tickets.csv"')
+    if made is None and "hub" in rows:
+        made = _validated(PublishedRows, dict(rows), "[rows] ")
+    elif made is None:
+        paths = {key: Path(folder, os.path.expanduser(str(rows[key]))) for key in ("train", "test") if key in rows}
+        made = _validated(TableRows, {**rows, **paths}, "[rows] ")
+    return _validated(Task, {**table, "rows": made})
+
+
+_Kind = TypeVar("_Kind", Task, TableRows, PublishedRows)
+
+
+def _validated(kind: type[_Kind], table: dict[str, Any], where: str = "") -> _Kind:
+    try:
+        return TypeAdapter(kind).validate_python(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        if first["type"] == "unexpected_keyword_argument":
+            known = ", ".join(field.name for field in fields(kind))
+            problem = f"{where or 'a task '}has an unknown key {in_short(name)}; it has {known}"
+        elif first["type"] == "missing":
+            problem = f"{where}the key {name} is missing"
+        else:
+            problem = f"{where}{name} is {in_short(first['input'])}: {first['msg'].lower()}"
+        raise InvalidInputError(problem) from None
+
+
+def table_of(task: Task) -> dict[str, Any]:
+    """All that is needed to read rows of the same form again, as :func:`task_from` reads it: values that are not the
+    default. Paths are absolute; a table in memory is left out."""
+    rows = task.rows
+    in_memory = {name for name in ("train", "test") if isinstance(getattr(rows, name, None), pd.DataFrame)}
+    table = TypeAdapter(Task).dump_python(task, exclude={"rows"}, exclude_defaults=True)
+    table["rows"] = TypeAdapter(type(rows)).dump_python(rows, exclude=in_memory, exclude_defaults=True)
+    return json.loads(json.dumps(table))
+
+
+def to_toml(task: Task, comment: str = "") -> str:
+    """The task as the text of a TOML file."""
+    table = table_of(task)
+    rows = table.pop("rows")
+    lines = [*(f"# {line}" for line in comment.splitlines()), *_lines(table), "", "[rows]", *_lines(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(table: Mapping[str, Any]) -> list[str]:
+    return [f"{name if _BARE_KEY.fullmatch(name) else _value(name)} = {_value(value)}" for name, value in table.items()]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(_lines(value))} }}"
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")  # a JSON text is a TOML text

@@ -15,8 +15,7 @@ from pydantic import Field, model_validator
 from zorba_core.allocation import SOLVERS
 from zorba_core.checked import Checked, OneOf
 from zorba_core.data.divide import DIRICHLET
-from zorba_core.data.task import Task, get_task
-from zorba_core.data.task_file import table_of, task_from
+from zorba_core.data.task import Task, get_task, table_of, task_from
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.messages import MAX_SEATS, MessageError

@@ -13,8 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from zorba_core.data.divide import NATURAL, divide, division_of
-from zorba_core.data.load import load_split
-from zorba_core.data.table_rows import file_clients, files_of, is_many, prepared, read_rows
+from zorba_core.data.load import load
+from zorba_core.data.own_rows import file_clients, files_of, is_many, prepared, read_rows
 from zorba_core.data.task import TableRows, Task
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import atomic_path
@@ -68,10 +68,10 @@ def share_out(
         if len(files) != num_clients:
             raise InvalidInputError(f"there are {len(files)} files of rows and {num_clients} clients; make them agree")
         return LocalFiles(tuple(files), source.test)
-    frame = load_split(task)
+    frame = load(task)
     held_N = divide(frame, num_clients, alpha, seed, division)
     paths = [_write(task, frame.iloc[held], folder / f"node-{seat}" / _ROWS) for seat, held in enumerate(held_N)]
-    return LocalFiles(tuple(paths), _write(task, load_split(task, source.evaluation_split), folder / _TEST))
+    return LocalFiles(tuple(paths), _write(task, load(task, source.evaluation_split), folder / _TEST))
 
 
 def _write(task: Task, frame: pd.DataFrame, path: Path) -> str:

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.divide import divide
 from zorba_core.data.encode import encode, with_label_words
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.task import Task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
@@ -138,5 +138,5 @@ def _own_rows(config: RunConfig, task: Task, seat: int, rows: str | None) -> pd.
         return local_rows(task, rows)
     if config.task:
         raise InvalidInputError("this client's operator has not named the file with its rows (rows)")
-    frame = load_split(task, "federated")
+    frame = load(task, "federated")
     return frame.iloc[divide(frame, config.num_clients, config.alpha, config.settings.seed, config.division)[seat]]

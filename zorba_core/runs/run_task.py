@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zorba_core.data.table_rows import fingerprints, missing_file
-from zorba_core.data.task import TableRows, Task, get_task
-from zorba_core.data.task_file import table_of, task_from, to_toml
+from zorba_core.data.own_rows import fingerprints, missing_file
+from zorba_core.data.task import TableRows, Task, get_task, table_of, task_from, to_toml
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import write_text
 from zorba_core.runs import Request, Run

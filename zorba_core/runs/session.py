@@ -20,13 +20,12 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, Solution
 from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.data.describe import Said
 from zorba_core.data.divide import DIRICHLET, NATURAL, divide, division_of
 from zorba_core.data.encode import count_cuts, encode, head_tokens, with_label_words
-from zorba_core.data.load import clients_of, load_split
+from zorba_core.data.load import clients_of, load
+from zorba_core.data.own_rows import fingerprints
 from zorba_core.data.own_task import Data, task_for
-from zorba_core.data.table_rows import fingerprints
-from zorba_core.data.task import TableRows, Task, get_task
+from zorba_core.data.task import Said, TableRows, Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
@@ -274,7 +273,7 @@ def divide_rows(
     division: str = DIRICHLET,
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the evaluation rows, with facts about them for ``environment.json``."""
-    frame = load_split(task)
+    frame = load(task)
     train = encode(task, frame, tokenizer, settings.seq_len)
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
@@ -295,7 +294,7 @@ def divide_rows(
 def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> tuple[Rows, dict[str, Any]]:
     """The evaluation rows, with facts about them for ``environment.json``."""
     split = task.rows.evaluation_split
-    frame = load_split(task, split)
+    frame = load(task, split)
     rows = encode(
         task, frame.iloc[choose_rows(len(frame), settings.eval_rows, settings.seed)], tokenizer, settings.seq_len
     )

@@ -21,17 +21,14 @@ from app.shared import components
 from app.shared.escape import as_code, in_figure
 from app.shared.links import draw, forget, keep, linked, linked_many, linked_text, remembered
 from zorba_core.cli.train import TaskOptions
-from zorba_core.data.describe import Said
 from zorba_core.data.divide import DIRICHLET, NATURAL, divide, named_clients
 from zorba_core.data.infer import default_prompt, infer_task
-from zorba_core.data.labels import label_texts
-from zorba_core.data.load import clients_of, load_split
-from zorba_core.data.own_task import task_name
+from zorba_core.data.load import clients_of, load
+from zorba_core.data.own_rows import label_texts, missing_file, read_rows
+from zorba_core.data.own_task import as_list, listed, task_name
 from zorba_core.data.prompts import piece_ids
-from zorba_core.data.table_rows import missing_file, read_rows
 from zorba_core.data.tables import is_empty
-from zorba_core.data.task import CLIENT, FIELD, PLACE, TableRows, Task
-from zorba_core.data.words import as_list, listed
+from zorba_core.data.task import CLIENT, FIELD, PLACE, Said, TableRows, Task
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import write_bytes, write_text
 from zorba_core.plots import labels_figure, labels_per_client
@@ -130,7 +127,7 @@ def keep_upload(runs_folder: Path, name: str, content: bytes) -> Path:
 
 def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
     """The labels of each client's rows, as the run will divide them."""
-    frame = load_split(own.task)
+    frame = load(own.task)
     if own.task.kind != "labels":
         return
     division = NATURAL if own.num_clients is not None else DIRICHLET

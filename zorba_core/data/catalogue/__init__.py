@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 
 from zorba_core.data import toy_reviews
-from zorba_core.data.task import MadeRows, Task
-from zorba_core.data.task_file import task_from
+from zorba_core.data.task import MadeRows, Task, task_from
 
 CATALOGUE = (  # in the order that help and pages show them
     "sst2", "ag_news", "snli", "toy_reviews", "toy_verdicts",

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.data.divide import DIRICHLET
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.prompts import fill
 from zorba_core.data.task import CLIENT
 from zorba_core.engine.blocks import Blocks
@@ -175,7 +175,7 @@ def _own_rows(tuned: TunedModel) -> tuple[pd.DataFrame, str]:
     check_files(request.environment["data"].get("files", {}), task, tuned.run.path)
     _, facts = evaluation_rows(task, tuned.tokenizer, tuned.settings)
     check_rows(request, facts, "evaluation")
-    frame = load_split(task, split)
+    frame = load(task, split)
     frame = frame.iloc[choose_rows(len(frame), tuned.settings.eval_rows, tuned.settings.seed)].reset_index(drop=True)
     return frame, f"{task.title}, {split}"
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.labels import refuse_rows
-from zorba_core.data.table_rows import check_columns, missing_file, prepared, read_rows, texts_of
+from zorba_core.data.own_rows import check_columns, missing_file, prepared, read_rows, refuse_rows, texts_of
 from zorba_core.data.task import TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError
 

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
 from zorba_core.data.encode import encode, label_token_ids
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.task import TASKS
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.files import check_folder, named_in_errors, place_folder, write_json, write_text
@@ -164,14 +164,14 @@ def _score(
     """Accuracy with donor words, with label words, and with label words after first-order fine-tuning of a copy."""
     task = TASKS[task_name]
     split = task.rows.evaluation_split
-    rows = encode(task, load_split(task_name, split), tokenizer, recipe.seq_len)
+    rows = encode(task, load(task_name, split), tokenizer, recipe.seq_len)
     label_ids = label_token_ids(task, tokenizer)
-    base = load_split(task_name, "base")
+    base = load(task_name, "base")
     score = {
         "evaluation_split": split,
         "evaluation_rows": len(rows),
         "base_rows": len(base),
-        "federated_rows": len(load_split(task_name, "federated")),
+        "federated_rows": len(load(task_name, "federated")),
         "source": base.attrs["source"],
         "note": base.attrs["note"],
         "label_words": task.label_words,

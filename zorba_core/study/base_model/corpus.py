@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.load import DATA_VARIABLE, data_folder, load_split
+from zorba_core.data.load import DATA_VARIABLE, data_folder, load
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import MissingDataError
 from zorba_core.study.base_model.recipe import BaseModelRecipe
@@ -48,8 +48,8 @@ def corpus_texts(recipe: BaseModelRecipe, seed: int) -> dict[str, list[str]]:
     in the recipe the texts are the built-in toy reviews.
     """
     if not recipe.needs_data:
-        return {"toy-reviews": load_split("toy-reviews", "base")["text"].tolist()}
-    sources = load_corpus() | {"ag-news": load_split("ag-news", "base")["text"].tolist()}
+        return {"toy-reviews": load("toy-reviews", "base")["text"].tolist()}
+    sources = load_corpus() | {"ag-news": load("ag-news", "base")["text"].tolist()}
     num_characters = lm_tokens(recipe) * _CHARACTERS_PER_TOKEN
     chosen = {}
     for index, (name, share) in enumerate(sorted(recipe.corpus.items())):

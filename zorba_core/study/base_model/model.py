@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM, PreTrainedTokenizerBase
 
 from zorba_core.data.encode import encode, label_token_ids
-from zorba_core.data.load import load_split
+from zorba_core.data.load import load
 from zorba_core.data.task import TASKS, Task
 from zorba_core.engine.rows import Rows
 from zorba_core.study.base_model.corpus import rows_of, task_batches, window_batches
@@ -97,7 +97,7 @@ def blocks_of(model: BaseModel) -> nn.ModuleList:
 def donor_prompts(recipe: BaseModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Rows]:
     """Base rows of every task in the mixture, as prompts."""
     return {
-        name: encode(TASKS[name], load_split(name, "base"), tokenizer, recipe.seq_len)
+        name: encode(TASKS[name], load(name, "base"), tokenizer, recipe.seq_len)
         for name in recipe.mixture
         if name != "lm"
     }
@@ -181,7 +181,7 @@ def first_order_ceiling(
     model: BaseModel, task: Task, tokenizer: PreTrainedTokenizerBase, recipe: BaseModelRecipe, seed: int
 ) -> None:
     """Fine-tune the blocks of ``model`` in place with exact gradients: federated rows, label words, AdamW."""
-    encoded = encode(task, load_split(task.name, "federated"), tokenizer, recipe.seq_len)
+    encoded = encode(task, load(task.name, "federated"), tokenizer, recipe.seq_len)
     head_CH = model.lm_head.weight[label_token_ids(task, tokenizer)].detach().clone()
     blocks = list(blocks_of(model).parameters())
     optimizer = torch.optim.AdamW(blocks, lr=recipe.first_order_lr, weight_decay=0.01)
