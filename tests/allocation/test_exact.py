@@ -10,8 +10,9 @@ import pytest
 
 from tests.allocation.allocation_oracles import enumerate_matrices, milp_lambda
 from zorba_core.allocation import Allocation, Options, Problem, Status, solve, water_filled_bound
-from zorba_core.allocation.solvers import exact
-from zorba_core.allocation.solvers.dual_programme import DualTable, PermissionInstance
+from zorba_core.allocation.solvers import dual_programme, exact
+from zorba_core.allocation.solvers.dual_programme import DualTable
+from zorba_core.allocation.solvers.permissions import Instance
 from zorba_core.errors import InfeasibleError
 
 # Most clients for which all matrices of M blocks are listed.
@@ -120,7 +121,7 @@ def test_a_larger_total_never_raises_the_optimum():
 
 def test_bound_is_valid_at_every_price():
     budgets = np.sort(fleet_budgets(12, seed=2))[::-1].copy()
-    instance = PermissionInstance(budgets, 12, 150, exactly=False, floor=1)
+    instance = Instance(budgets, 12, 150, exactly=False, floor=1)
     best = solve(Problem(budgets, 12, 150), "exact").value
     bounds = [DualTable(instance, mu, np.inf).bound for mu in (0.0, 1e-4, 3e-4, 1e-3, 1e-2)]
     assert max(bounds) <= best + 1e-12
@@ -158,7 +159,7 @@ def test_too_large_for_any_programme_it_falls_back_to_two_level_and_the_closed_f
 
 
 def test_priced_bound_holds_on_small_instances_and_its_paths_are_only_taken_as_matrices(monkeypatch):
-    monkeypatch.setattr(exact, "MAX_STATES", 0)
+    monkeypatch.setattr(dual_programme, "MAX_STATES", 0)
     gaps = []
     for budgets, M, matrices, request in small_requests(seed=11, instances=60, requests_each=6):
         meeting = matrices.meeting(**request)

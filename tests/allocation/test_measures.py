@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zorba_core.allocation import MEASURES, Allocation, find_measure, solve
-from zorba_core.allocation.measures import ALIASES
+from zorba_core.allocation import MEASURES, Allocation, solve
 from zorba_core.allocation.problem import Problem
-from zorba_core.errors import InvalidInputError
-from zorba_core.study.experiments.measures import allocation_measures
+from zorba_core.study.experiments.measures import allocation_measures, measure_of
 
 MATRICES = {
     "by hand": [[1, 1, 0, 1], [0, 1, 1, 0], [0, 0, 1, 1]],
@@ -84,12 +82,6 @@ def test_every_reader_has_something_to_show(name):
     assert measure.formula in measure.help
     assert measure.title.lower() in measure.label.lower()
     assert (f"{measure.better} is better" in measure.axis) == bool(measure.better)
-    assert find_measure(name) is measure
-
-
-@pytest.mark.parametrize("alias", ALIASES)
-def test_names_of_older_links_and_of_tables_are_understood(alias):
-    assert find_measure(alias).name == ALIASES[alias]
 
 
 def test_names_in_answers_and_tables_are_those_of_the_measures():
@@ -100,10 +92,5 @@ def test_names_in_answers_and_tables_are_those_of_the_measures():
         assert answer[name] == MEASURES[name].value(solution.allocation)
     for name, value in allocation_measures(solution.allocation).items():
         inverse = name.startswith("inverse_")
-        found = find_measure(name.removeprefix("inverse_")).value(solution.allocation)
+        found = measure_of(name.removeprefix("inverse_")).value(solution.allocation)
         assert value == (1 / found if inverse else found)
-
-
-def test_a_name_that_is_no_measure_is_refused_with_the_names_there_are():
-    with pytest.raises(InvalidInputError, match="unknown measure 'entropy'; choose one of lambda"):
-        find_measure("entropy")

@@ -9,7 +9,6 @@ from zorba_core.allocation.measures import (
     Measure,
     coupled_noise,
     direction_coupling,
-    find_measure,
 )
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
@@ -36,7 +35,6 @@ __all__ = [
     "allocation_to_bytes",
     "coupled_noise",
     "direction_coupling",
-    "find_measure",
     "front",
     "gamma_certificate",
     "gamma_star",

@@ -6,7 +6,7 @@ Shapes: E points (reduction vectors or totals), N clients, P points of any plane
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ TauMode = Literal["client", "vector"]
 TooSmall = Literal["clamp", "drop"]
 
 # Streams apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
-# capacity. Each point has one of its own, so that its matrix does not depend on the other points.
+# capacity. Each point has its own, so that its matrix does not depend on the other points.
 _TAU_STREAM, _SOLVER_STREAM = 1, 2
 MAX_BUDGETS = 100_000_000  # E * N: the sweep holds several float64 arrays of this size
 
@@ -38,13 +38,13 @@ class Front:
     total_blocks_E: NDArray[np.int64]
     vram_ratio_E: NDArray[np.float64]
     bias_lambda_E: NDArray[np.float64]
+    on_front_E: NDArray[np.bool_]
     mean_inverse_popularity_E: NDArray[np.float64]  # V
     effective_clients_E: NDArray[np.float64]  # N_eff
     min_popularity_E: NDArray[np.int64]
     lower_bound_E: NDArray[np.float64]  # on the objective, at the point's budgets (and total)
     optimal_E: NDArray[np.bool_]  # only where proven
     clamped_E: NDArray[np.int64]  # clients that could not hold one block and were given one all the same
-    on_front_E: NDArray[np.bool_]
     hypervolume: float
     reference: tuple[float, float]  # (ratio, objective) up to which the hypervolume counts
     knee: int | None  # index of the point of the front furthest below the line between its ends
@@ -66,21 +66,9 @@ class Front:
 
     def to_frame(self) -> pd.DataFrame:
         """A row per point, named as in ``zorba pareto --json``; the column ``knee`` is true in at most one row."""
-        frame = pd.DataFrame(
-            {
-                "tau": self.tau_E,
-                "total_blocks": self.total_blocks_E,
-                "vram_ratio": self.vram_ratio_E,
-                "lambda": self.bias_lambda_E,
-                "on_front": self.on_front_E,
-                "mean_inverse_popularity": self.mean_inverse_popularity_E,
-                "effective_clients": self.effective_clients_E,
-                "min_popularity": self.min_popularity_E,
-                "lower_bound": self.lower_bound_E,
-                "optimal": self.optimal_E,
-                "clamped_clients": self.clamped_E,
-            }
-        )
+        per_point = [name for name in self.__dataclass_fields__ if name.endswith("_E") and name != "limit_E"]
+        frame = pd.DataFrame({name.removesuffix("_E"): getattr(self, name) for name in per_point})
+        frame = frame.rename(columns={"bias_lambda": "lambda", "clamped": "clamped_clients"})
         frame["knee"] = np.arange(len(self)) == (-1 if self.knee is None else self.knee)
         frame.attrs |= {"knee": self.knee, "hypervolume": self.hypervolume}
         return frame
@@ -163,16 +151,14 @@ def sweep(
         raise InfeasibleError(f"in each of {E} reductions some client cannot hold one block; use the policy clamp")
     budget_EN = np.clip(whole_EN[chosen], 1, M).astype(np.int16 if M < 2**15 else np.int64)
     if solver.rows is not None:
-        columns = _columns_of_rows(solver.rows(budget_EN, M), budget_EN, M, objective)
+        columns = _at_once(solver.rows(budget_EN, M), budget_EN, M, objective)
     else:
-        columns = _empty_columns(budget_EN.sum(axis=1, dtype=np.int64))
-        for i in np.flatnonzero(columns["total_blocks_E"] >= M):
-            problem, point_seed = Problem(budget_EN[i], M), (_SOLVER_STREAM, seed, int(i))
-            solution = solve(problem, solver, seed=point_seed, objective=objective, **options)
-            _put(columns, i, solution, on_solution)
-    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(chosen)}
-    drawn = {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
-    return _front(columns, fleet, reference, budget_EN=budget_EN, **identity, **drawn)
+        total_E = budget_EN.sum(axis=1, dtype=np.int64)
+        problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(len(chosen)))
+        columns = _one_by_one(problems, total_E, solver, seed, objective, on_solution, options)
+    columns |= {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
+    identity = {"solver": solver, "objective": objective, "seed": seed, "dropped": E - len(chosen)}
+    return _front(fleet, reference, budget_EN=budget_EN, **columns, **identity)
 
 
 def sweep_totals(
@@ -189,7 +175,7 @@ def sweep_totals(
     """The front by total: each client keeps its full budget, and at most T blocks are activated over all clients.
 
     ``totals`` are the values of T, or how many to spread from the least possible to all budgets. With ``exact`` the
-    points are the true front of Lambda against VRAM, each with its bound; 50 take some 10 s at N=50, M=12.
+    points are the true front of Lambda against VRAM, each with its bound; 50 take some 5 s at N=50, M=12.
     ``on_solution`` is called with each solution as it comes: for progress, or to keep the matrices.
 
     Raises:
@@ -197,23 +183,18 @@ def sweep_totals(
         InfeasibleError: a client that cannot hold one block, or a total out of range.
     """
     solver, seed = find_solver(solver, objective), whole_number("seed", seed, 0)
-    budget_N, M = fleet.budget_N, fleet.num_blocks
+    budget_N, M, N = fleet.budget_N, fleet.num_blocks, fleet.num_clients
     if isinstance(totals, int | np.integer):
-        least, most = max(M, len(budget_N)), int(budget_N.sum())
+        least, most = max(M, N), int(budget_N.sum())
         count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
         _check_held(count, 1)
         totals = np.linspace(least, most, count).round().astype(int).tolist()
     limit_E = whole_numbers("total", totals)
-    columns = _empty_columns(np.zeros(len(limit_E), np.int64))
-    for i, total in enumerate(limit_E.tolist()):
-        problem, point_seed = Problem(budget_N, M, total), (_SOLVER_STREAM, seed, i)
-        solution = solve(problem, solver, seed=point_seed, objective=objective, **options)
-        _put(columns, i, solution, on_solution)
-    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed}
-    none = np.zeros(len(limit_E), np.int64)
-    given = {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": none, "limit_E": limit_E}
-    budget_EN = np.broadcast_to(budget_N, (len(limit_E), len(budget_N)))
-    return _front(columns, fleet, reference, budget_EN=budget_EN, **identity, **given)
+    problems = (Problem(budget_N, M, total) for total in limit_E.tolist())
+    columns = _one_by_one(problems, limit_E, solver, seed, objective, on_solution, options)
+    columns |= {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": np.zeros_like(limit_E), "limit_E": limit_E}
+    budget_EN = np.broadcast_to(budget_N, (len(limit_E), N))
+    return _front(fleet, reference, budget_EN=budget_EN, solver=solver, objective=objective, seed=seed, **columns)
 
 
 def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -248,46 +229,54 @@ def knee(x_P: NDArray[np.float64], y_P: NDArray[np.float64], on_front_P: NDArray
     return int(front[scaled.argmin()])
 
 
-def _empty_columns(total_E: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """The columns of a :class:`Front` that solving its points fills."""
-    nan_E, none_E = np.full(len(total_E), np.nan), np.zeros(len(total_E), np.int64)
-    rows = RowMetrics(total_E.copy(), nan_E.copy(), nan_E.copy(), nan_E.copy(), none_E)
-    return {**rows._asdict(), "lower_bound_E": nan_E, "optimal_E": np.zeros(len(total_E), bool)}
+def _one_by_one(
+    problems: Iterable[Problem | None],
+    total_E: NDArray[np.int64],
+    solver: Solver,
+    seed: int,
+    objective: Objective,
+    on_solution: Callable[[Solution], None] | None,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """Columns of a :class:`Front`. A point without a problem covers too few blocks; ``total_E`` is what it holds."""
+    nan_E = np.full(len(total_E), np.nan)
+    empty = RowMetrics(total_E.copy(), nan_E.copy(), nan_E.copy(), nan_E.copy(), np.zeros_like(total_E))
+    columns = {**empty._asdict(), "lower_bound_E": nan_E.copy(), "optimal_E": np.zeros(len(total_E), bool)}
+    for i, problem in enumerate(problems):
+        if problem is None:
+            continue
+        solution = solve(problem, solver, seed=(_SOLVER_STREAM, seed, i), objective=objective, **options)
+        for name in RowMetrics._fields:
+            columns[name][i] = getattr(solution.allocation, name.removesuffix("_E"))
+        columns["lower_bound_E"][i], columns["optimal_E"][i] = solution.lower_bound, solution.optimal
+        if on_solution is not None:
+            on_solution(solution)
+    return columns
 
 
-def _put(
-    columns: dict[str, NDArray[Any]], i: int, solution: Solution, on_solution: Callable[[Solution], None] | None
-) -> None:
-    for name in RowMetrics._fields:
-        columns[name][i] = getattr(solution.allocation, name.removesuffix("_E"))
-    columns["lower_bound_E"][i], columns["optimal_E"][i] = solution.lower_bound, solution.optimal
-    if on_solution is not None:
-        on_solution(solution)
-
-
-def _columns_of_rows(
-    rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective
-) -> dict[str, NDArray[Any]]:
-    """All rows at once. The bound is Cauchy's for Lambda; for V it is the optimum itself."""
+def _at_once(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective) -> dict[str, Any]:
+    """Columns of a :class:`Front`. The bound is Cauchy's for Lambda; for V it is the optimum itself."""
     covered_E = rows.min_popularity_E > 0
     if objective == "v":
         value_E, bound_E = rows.mean_inverse_popularity_E, v_bounds(budget_EN.sum(axis=1, dtype=np.int64), num_blocks)
     else:
         value_E, bound_E = rows.bias_lambda_E, cauchy_bound(budget_EN, num_blocks)
     bound_E = np.where(covered_E, bound_E, np.nan)
-    optimal_E = covered_E & (value_E <= bound_E * (1 + 1e-9))
-    return {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
+    return {
+        **rows._asdict(),
+        "lower_bound_E": bound_E,
+        "optimal_E": covered_E & (value_E <= bound_E * (1 + 1e-9)),
+    }
 
 
-def _front(
-    columns: dict[str, NDArray[Any]], fleet: Fleet, reference: tuple[float, float] | None, **fields: Any
-) -> Front:
-    N, M = fleet.num_clients, fleet.num_blocks
+def _front(fleet: Fleet, reference: tuple[float, float] | None, **columns: Any) -> Front:
+    """Judge the points against each other."""
+    N, M, by_lambda = fleet.num_clients, fleet.num_blocks, columns["objective"] == "lambda"
     ratio_E = fleet.vram_ratio(columns["total_blocks_E"])
-    value_E = columns["bias_lambda_E" if fields["objective"] == "lambda" else "mean_inverse_popularity_E"]
+    value_E = columns["bias_lambda_E" if by_lambda else "mean_inverse_popularity_E"]
     if reference is None:  # one block for each client: popularity N // M (at least 1) on every block
         least = max(1, N // M)
-        reference = (1.0, N / least**2 if fields["objective"] == "lambda" else 1 / least)
+        reference = (1.0, N / least**2 if by_lambda else 1 / least)
     on_front_E = non_dominated(ratio_E, value_E)
     if not on_front_E.any():
         raise InfeasibleError(
@@ -300,8 +289,8 @@ def _front(
         hypervolume=hypervolume(ratio_E, value_E, reference),
         reference=reference,
         knee=knee(ratio_E, value_E, on_front_E),
+        num_blocks=M,
         **columns,
-        **fields,
     )
 
 

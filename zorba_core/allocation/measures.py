@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -202,7 +203,7 @@ class Measure:
     unit: str = ""
     log: bool = False  # its axis is best logarithmic
     traded: bool = False  # memory buys it
-    distinct: bool = True  # readers know it by its symbol, which goes before the title
+    distinct: bool = False  # readers know it by its symbol, which goes before the title
 
     @property
     def label(self) -> str:
@@ -211,7 +212,7 @@ class Measure:
 
     @property
     def axis(self) -> str:
-        """The label of an axis: with the unit, and where better is."""
+        """The label of an axis: with the unit, and which way is better."""
         unit = f", {self.unit}" if self.unit else ""
         return f"{self.label}{unit}" + (f" ({self.better} is better)" if self.better else "")
 
@@ -230,61 +231,58 @@ _MEASURES = (
         "lambda",
         "Λ",
         "convergence bias",
-        lambda allocation: allocation.bias_lambda,
+        attrgetter("bias_lambda"),
         ".4g",
         r"\Lambda = \sum_n 1/\underline{c}_n^2",
-        r"with $\underline{c}_n$ the smallest popularity among client *n*'s blocks: the part of the paper's bound on "
-        "convergence that the allocation decides. It charges each client once, for its scarcest block, however many "
-        "scarce blocks it carries",
+        r"$\underline{c}_n$ is the smallest popularity among client *n*'s blocks. The part of the paper's bound on "
+        "convergence that the allocation decides. It charges a client once, for its scarcest block",
         log=True,
         traded=True,
+        distinct=True,
     ),
     Measure(
         "mean_inverse_popularity",
         "V",
         "mean of 1/popularity",
-        lambda allocation: allocation.mean_inverse_popularity,
+        attrgetter("mean_inverse_popularity"),
         ".4f",
         r"V = \frac{1}{M} \sum_m 1/c_m",
-        "how unequal clients' weights in the blocks' averages are: Σ over blocks and clients of the squared distance "
-        "of their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train "
-        "better for it is not shown",
+        "how unequal the clients' weights in the blocks' averages are. Balanced allocations minimise it at every "
+        "total; no run here shows that they train better for it",
         log=True,
         traded=True,
+        distinct=True,
     ),
     Measure(
         "effective_clients",
         "N_eff",
         "effective clients",
-        lambda allocation: allocation.effective_clients,
+        attrgetter("effective_clients"),
         ".1f",
         r"N_{\mathrm{eff}} = 1/\sum_n I_n^2, \; I_n = \frac{1}{M} \sum_m a_{m,n}/c_m",
         "how many equal clients would weigh on the result as these do; few means that a few clients decide",
         better="higher",
-        distinct=False,
     ),
     Measure(
         "largest_influence",
         "max I",
         "largest influence of a client",
-        lambda allocation: allocation.largest_influence,
+        attrgetter("largest_influence"),
         ".3f",
         r"\max_n I_n",
         "the largest share that one client has in the result",
-        distinct=False,
     ),
     Measure(
         "min_popularity",
         "min c",
         "least trained block",
-        lambda allocation: allocation.min_popularity,
+        attrgetter("min_popularity"),
         ".0f",
         r"\min_m c_m",
         "clients that train the block with the fewest; a block trained by one client learns that client's data only",
         better="higher",
         unit="clients",
         traded=True,
-        distinct=False,
     ),
     Measure(
         "coupled_noise",
@@ -293,8 +291,9 @@ _MEASURES = (
         lambda allocation: coupled_noise(allocation.A_MN),
         ".3f",
         r"E = \frac{1}{M} \sum_m \frac{1}{c_m^2} \sum_{n:\,a_{m,n}=1} k_n",
-        "mini-batch noise that enters a block from all blocks of its clients, who hold $k_n$ each. M/N when both "
-        "popularities and holdings are even, whatever the total; large where few generalists carry scarce blocks",
+        "mini-batch noise that enters a block from all blocks of its clients, who hold $k_n$ each. M/N where "
+        "popularities and holdings are even; large where few clients with many blocks carry scarce ones",
+        distinct=True,
     ),
     Measure(
         "direction_coupling",
@@ -303,40 +302,18 @@ _MEASURES = (
         lambda allocation: direction_coupling(allocation.A_MN),
         ".2f",
         r"D = \frac{1}{M} \sum_m \sum_{m'} (c_{m,m'}/c_m)^2",
-        "how many blocks' random directions a block's estimate carries; averaging over clients does not lower it, "
-        "since they share the directions. M for full activation, 1 for one block each",
+        "how many blocks' random directions a block's estimate carries: M for full activation, 1 for one block each",
+        distinct=True,
     ),
     Measure(
         "total_blocks",
         "T",
         "activated blocks",
-        lambda allocation: allocation.total_blocks,
+        attrgetter("total_blocks"),
         ",.0f",
         r"\sum_m \sum_n a_{m,n}",
         "how many blocks are trained, over all clients; VRAM grows with it",
         better="",
-        distinct=False,
     ),
 )
 MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in _MEASURES}
-# The names in the tables of experiments.
-ALIASES = {
-    "V": "mean_inverse_popularity",
-    "N_eff": "effective_clients",
-    "min_c": "min_popularity",
-    "E": "coupled_noise",
-    "D": "direction_coupling",
-    "T": "total_blocks",
-}
-
-
-def find_measure(name: str) -> Measure:
-    """The measure of this name, or of the one that tables of experiments have for it.
-
-    Raises:
-        InvalidInputError: there is none.
-    """
-    try:
-        return MEASURES[ALIASES.get(name, name)]
-    except KeyError:
-        raise InvalidInputError(f"unknown measure {name!r}; choose one of {', '.join(MEASURES)}") from None

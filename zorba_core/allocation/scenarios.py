@@ -12,19 +12,20 @@ import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.bounds import gamma_star, water_filled_bound
+from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import Allocation, bias_lambda
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Solution, Status, solve
+from zorba_core.allocation.solve import Solution, Status, problem_of, solve
 from zorba_core.allocation.solvers.balanced import water_filled_budgets
 from zorba_core.allocation.solvers.two_level import closest_two_level
 from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
 from zorba_core.errors import InfeasibleError, InvalidInputError
+from zorba_core.fleet import Fleet
 
 _MOVES_AT_ONCE = 64
 _STEPS = 300
@@ -48,21 +49,24 @@ PAPER_SCENARIOS: Mapping[str, PaperScenario] = {
 
 
 def solve_scenario(
-    problem: Problem,
+    request: Fleet | Problem,
     target_lambda: float,
     tolerance: float = 1e-3,
     *,
     seed: int = 0,
     time_limit: float = 10.0,
+    **limits: Any,
 ) -> Solution:
-    """A matrix with exactly ``problem.total`` blocks and abs(Lambda - target) <= tolerance. Well under 1 s at N=50.
+    """A matrix with exactly ``total`` blocks and abs(Lambda - target) <= tolerance. Well under 1 s at N=50.
 
-    ``time_limit`` (seconds) also covers the proof of the reachable interval when nothing is found.
+    ``time_limit`` (seconds) also covers the proof of the reachable interval when nothing is found. ``limits`` as for
+    :func:`~zorba_core.allocation.solve.solve`; the total is one of them, or the problem's.
 
     Raises:
         InvalidInputError: no total, or a target or tolerance that is not positive.
         InfeasibleError: out of reach, with the interval that is not; or nothing found, with the closest value.
     """
+    problem = problem_of(request, **limits)
     if problem.total is None:
         raise InvalidInputError("a scenario needs a total: the exact number of activated blocks")
     for what, value in (("target Lambda", target_lambda), ("tolerance", tolerance)):
@@ -90,9 +94,9 @@ def solve_scenario(
                 status=Status.ON_TARGET,
                 objective="lambda",
                 solver="scenario",
-                gamma_star=gamma_star(problem.usable_N, problem.num_blocks),
                 seconds=time.perf_counter() - started,
                 problem=problem,
+                fleet=request if isinstance(request, Fleet) else None,
             )
         if abs(value - target_lambda) < abs(closest - target_lambda):
             closest = value

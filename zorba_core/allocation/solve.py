@@ -28,6 +28,7 @@ from zorba_core.allocation.problem import Problem
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.fleet import Fleet
 from zorba_core.registry import Registry
+from zorba_core.vram import GIB
 
 Objective = Literal["lambda", "v"]
 
@@ -61,12 +62,12 @@ class Solution:
     """What was minimised and bounded."""
     solver: str
     """The solver's name."""
-    gamma_star: int
-    """Theorem 4's largest least popularity for the same budgets."""
     seconds: float
     """How long it took."""
     problem: Problem
-    """The request."""
+    """Budgets and limits."""
+    fleet: Fleet | None = None
+    """The clients; None where only budgets were given."""
 
     @property
     def optimal(self) -> bool:
@@ -78,8 +79,19 @@ class Solution:
         """(value - lower bound) / value, at least 0: the most that is left to gain."""
         return max(0.0, 1.0 - self.lower_bound / self.value)
 
+    @property
+    def gamma_star(self) -> int:
+        """Theorem 4's largest least popularity for the same budgets."""
+        return gamma_star(self.problem.usable_N, self.problem.num_blocks)
+
+    @property
+    def vram_N_gib(self) -> NDArray[np.float64] | None:
+        """psi_tot of each client, in GiB; None where only budgets were given."""
+        return None if self.fleet is None else self.fleet.used_N_bytes(self.allocation.blocks_held_N) / GIB
+
     def describe(self) -> dict[str, Any]:
-        """Everything but VRAM, which budgets alone do not give: what files and ``--json`` are made of."""
+        """What files and ``--json`` are made of."""
+        used_N = self.vram_N_gib
         allocation = self.allocation
         return {
             "num_blocks": allocation.num_blocks,
@@ -102,6 +114,7 @@ class Solution:
             "gap": self.gap,
             "status": self.status.value,
             "seconds": self.seconds,
+            "vram_gib": None if used_N is None else {"total": float(used_N.sum()), "per_client": used_N},
         }
 
 
@@ -229,9 +242,9 @@ def solve(
         status=status,
         objective=objective,
         solver=part.name,
-        gamma_star=gamma_star(problem.usable_N, problem.num_blocks),
         seconds=time.perf_counter() - started,
         problem=problem,
+        fleet=request if isinstance(request, Fleet) else None,
     )
 
 

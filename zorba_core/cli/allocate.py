@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import Field
 
-from zorba_core.allocation import MEASURES, SOLVERS, Problem, Solution, solve, write_allocation
+from zorba_core.allocation import MEASURES, SOLVERS, Solution, solve, write_allocation
 from zorba_core.allocation.problem import TotalMode
 from zorba_core.allocation.solve import Objective
 from zorba_core.checked import Checked, OneOf
-from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
+from zorba_core.cli.fleet_options import FleetOptions
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_target
-from zorba_core.vram import GIB, Workload
+from zorba_core.vram import Workload
 
 SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file.")
 _MOST_ROWS = 60
@@ -58,12 +59,10 @@ def allocate(
 ) -> None:
     """Choose each client's blocks within its budget, and say how good the choice is."""
     check_save(save)
-    request = fleet.request(workload)
-    problem = Problem(request.budget_N, request.num_blocks, **dict(limits))
-    solution = solve(problem, seed=fleet.seed, **dict(how))
+    solution = solve(fleet.request(workload), seed=fleet.seed, **dict(limits), **dict(how))
     if save is not None:
         write_allocation(save, solution.allocation)
-    emit(solution_json(solution, request), as_json, solution_lines(solution, request))
+    emit(solution.describe(), as_json, solution_lines(solution))
 
 
 def check_save(save: Path | None) -> None:
@@ -79,13 +78,8 @@ def check_save(save: Path | None) -> None:
     check_target(save)
 
 
-def solution_json(solution: Solution, request: FleetRequest) -> dict[str, Any]:
-    """The JSON object of ``allocate`` and ``scenario``."""
-    return {**solution.describe(), "vram_gib": _vram_gib(solution, request)}
-
-
-def solution_lines(solution: Solution, request: FleetRequest) -> Iterator[str]:
-    """The same for people: the measures, then a row per client; computed when they are read."""
+def solution_lines(solution: Solution) -> Iterator[str]:
+    """A solution for people: the measures, then a row per client; computed when they are read."""
     allocation = solution.allocation
     notes = {"min_popularity": f"   gamma* {solution.gamma_star}"}
     bounded = "lambda" if solution.objective == "lambda" else "mean_inverse_popularity"
@@ -98,19 +92,13 @@ def solution_lines(solution: Solution, request: FleetRequest) -> Iterator[str]:
         f"  {measure.label:<32}{measure.text(measure.value(allocation)):>10}{notes.get(name, '')}"
         for name, measure in MEASURES.items()
     ]
-    vram = _vram_gib(solution, request)
-    if vram is not None:
-        lines.append(f"  total VRAM                      {vram['total']:10.2f} GiB")
+    if solution.fleet is not None:
+        lines.append(f"  total VRAM                      {solution.vram_N_gib.sum():10.2f} GiB")
     lines += [f"  {solution.status.value}", "", "client                budget  blocks"]
-    for client, ids in enumerate(allocation.blocks_per_client[:_MOST_ROWS]):
-        lines.append(f"{request.names[client]:<20} {request.budget_N[client]:7d}  {' '.join(map(str, ids))}")
+    names = solution.fleet.names if solution.fleet else range(allocation.num_clients)
+    rows = zip(names, solution.problem.budget_N, allocation.blocks_per_client, strict=True)
+    for name, budget, ids in itertools.islice(rows, _MOST_ROWS):
+        lines.append(f"{name:<20} {budget:7d}  {' '.join(map(str, ids))}")
     if allocation.num_clients > _MOST_ROWS:
         lines.append(f"... and {allocation.num_clients - _MOST_ROWS} more clients (--json or --save for all)")
     yield from lines
-
-
-def _vram_gib(solution: Solution, request: FleetRequest) -> dict[str, Any] | None:
-    if request.fleet is None:
-        return None
-    per_client = request.fleet.used_N_bytes(solution.allocation.blocks_held_N) / GIB
-    return {"total": float(per_client.sum()), "per_client": per_client}

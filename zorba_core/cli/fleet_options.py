@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from zorba_core.allocation import Problem
 from zorba_core.checked import Checked
 from zorba_core.errors import InvalidInputError
 from zorba_core.fleet import Fleet
 from zorba_core.vram import ModelSpec, Workload, model_spec
 
 DEFAULT_MODEL = "opt-125m"
-
-
-@dataclass(frozen=True, eq=False)
-class FleetRequest:
-    """Budgets of N clients; ``fleet`` is None when only budgets were given."""
-
-    budget_N: NDArray[np.int64]
-    num_blocks: int
-    fleet: Fleet | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.fleet.names if self.fleet else tuple(str(client) for client in range(len(self.budget_N)))
 
 
 class FleetOptions(Checked):
@@ -46,12 +33,12 @@ class FleetOptions(Checked):
     seed: int = Field(0, ge=0)
     """Random seed for the fleet and the solver."""
 
-    def request(self, workload: Workload) -> FleetRequest:
-        """Budgets from ``--budgets --blocks``, or from a model with ``--clients`` or ``--fleet``.
+    def request(self, workload: Workload) -> Fleet | Problem:
+        """A problem from ``--budgets --blocks``, or a fleet from a model with ``--clients`` or ``--fleet``.
 
         Raises:
             InvalidInputError: two ways given at once, none, or half of one.
-            InfeasibleError: a client that cannot hold the model and one block.
+            InfeasibleError: budgets that do not cover every block.
         """
         if self.budgets is not None:
             for name in ("model", "clients", "fleet"):
@@ -59,13 +46,12 @@ class FleetOptions(Checked):
                     raise InvalidInputError(f"give --budgets or --{name}, not both")
             if self.blocks is None:
                 raise InvalidInputError("--budgets needs --blocks, the number of blocks M")
-            return FleetRequest(parse_budgets(self.budgets), self.blocks)
+            return Problem(parse_budgets(self.budgets), self.blocks)
         if self.blocks is not None:
             raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
         if self.model is None and self.clients is None and self.fleet is None:
             raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
-        chosen = read_fleet(model_spec(self.model or DEFAULT_MODEL), workload, self.clients, self.fleet, self.seed)
-        return FleetRequest(chosen.budget_N, chosen.num_blocks, chosen)
+        return read_fleet(model_spec(self.model or DEFAULT_MODEL), workload, self.clients, self.fleet, self.seed)
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:

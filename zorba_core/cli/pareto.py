@@ -38,23 +38,7 @@ def pareto(
         front = sweep(chosen, epsilons, how.solver, **options)
     else:
         raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
-    points = [
-        {
-            "tau": front.tau_E[i],
-            "total_blocks": front.total_blocks_E[i],
-            "vram_ratio": front.vram_ratio_E[i],
-            "lambda": front.bias_lambda_E[i],
-            "on_front": front.on_front_E[i],
-            "allocation_id": i,
-            "mean_inverse_popularity": front.mean_inverse_popularity_E[i],
-            "effective_clients": front.effective_clients_E[i],
-            "min_popularity": front.min_popularity_E[i],
-            "lower_bound": front.lower_bound_E[i],
-            "optimal": front.optimal_E[i],
-            "clamped_clients": front.clamped_E[i],
-        }
-        for i in range(len(front))
-    ]
+    points = front.to_frame().drop(columns="knee").assign(allocation_id=range(len(front))).to_dict("records")
     result = {
         "model": chosen.model.name,
         "num_clients": len(chosen.names),

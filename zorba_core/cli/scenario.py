@@ -8,11 +8,12 @@ import typer
 
 from zorba_core.allocation import Problem, write_allocation
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
-from zorba_core.cli.allocate import SAVE_OPTION, Limits, check_save, solution_json, solution_lines
-from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
+from zorba_core.cli.allocate import SAVE_OPTION, Limits, check_save, solution_lines
+from zorba_core.cli.fleet_options import FleetOptions
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
+from zorba_core.fleet import Fleet
 from zorba_core.vram import Workload
 
 
@@ -35,16 +36,15 @@ def scenario(
     request = fleet.request(workload)
     exact_total, target = _aim(request, name, limits.total, vram_ratio, target_lambda)
     exactly = {**dict(limits), "total": exact_total, "total_mode": "eq"}
-    problem = Problem(request.budget_N, request.num_blocks, **exactly)
-    solution = solve_scenario(problem, target, tolerance, seed=fleet.seed, time_limit=time_limit)
+    solution = solve_scenario(request, target, tolerance, seed=fleet.seed, time_limit=time_limit, **exactly)
     if save is not None:
         write_allocation(save, solution.allocation)
-    result = solution_json(solution, request) | {"target_lambda": target, "tolerance": tolerance}
-    emit(result, as_json, [f"target Lambda {target:g} with {exact_total} blocks", *solution_lines(solution, request)])
+    result = solution.describe() | {"target_lambda": target, "tolerance": tolerance}
+    emit(result, as_json, [f"target Lambda {target:g} with {exact_total} blocks", *solution_lines(solution)])
 
 
 def _aim(
-    request: FleetRequest, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
+    request: Fleet | Problem, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
 ) -> tuple[int, float]:
     """The exact total and the target Lambda.
 
@@ -64,13 +64,13 @@ def _aim(
         raise InvalidInputError("give --total or --vram-ratio, one of them")
     if vram_ratio is None:
         return total, target_lambda
-    if request.fleet is None:
+    if not isinstance(request, Fleet):
         raise InvalidInputError(
             "a VRAM ratio needs capacities: give --model or --fleet instead of --budgets, or --total"
         )
     if not 0 < vram_ratio <= 1:
         raise InvalidInputError(f"VRAM ratio is {vram_ratio}; it must be above 0 and at most 1")
-    exact_total = request.fleet.total_at_ratio(vram_ratio)
+    exact_total = request.total_at_ratio(vram_ratio)
     if exact_total < 1:
         raise InvalidInputError(f"VRAM ratio {vram_ratio:g} does not even hold every client's model; raise it")
     return exact_total, target_lambda

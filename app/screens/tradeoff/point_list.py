@@ -15,7 +15,8 @@ from app.shared.components import Download, as_pdf
 from app.shared.links import linked_switch
 from app.shared.study import Study
 from app.shared.tradeoff import AXES, MEASURES, View
-from zorba_core.allocation import Solution, find_measure
+from zorba_core.allocation import MEASURES as EVERY_MEASURE
+from zorba_core.allocation import Solution
 from zorba_core.plots import client_order, matrix_picture, parallel_figure
 
 _PREVIEW_CLIENTS = 400  # more columns than this are thinner than a pixel
@@ -72,7 +73,7 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
 
 
 def _column(name: str) -> st.column_config.NumberColumn:
-    measure = find_measure(name)
+    measure = EVERY_MEASURE[name]
     form = "%d" if measure.format.endswith(".0f") else f"%{measure.format}"
     return st.column_config.NumberColumn(format=form, help=f"{measure.title}: {measure.help}")
 

@@ -1,13 +1,16 @@
-"""The smallest Lambda, proven; or the best matrix found with a valid bound when time or memory end first.
+"""The smallest Lambda, proven; or the best matrix met and a valid bound when time or memory end first.
 
 Three steps, each of which may already close the gap:
 
 1. the two-level closed form gives a matrix;
-2. the dual programme (see ``dual_programme``) gives a bound; its price is raised by intersecting tangents, and each
-   programme's best path is tried as a matrix;
-3. best-first search with plunging over the sequences (popularity, permitted clients), least popular block first. A
-   node keeps the histogram of the admitted clients' remaining budgets; a block always takes the largest of them,
-   which is exact for nested permissions, and the true waste sharpens the programme's bound.
+2. the dual programme gives a bound, raised by its price, and paths that are tried as matrices; where the programme is
+   too large, ``priced_bound`` gives both;
+3. best-first search with plunging over the paths of ``permissions``, least popular block first. A node keeps the
+   histogram of the admitted clients' remaining budgets, whose true waste sharpens the programme's bound.
+
+Own programme and search, in NumPy, rather than a model for a solver: HiGHS on a MILP of the definition takes 11 s at
+N=12, M=6, where this takes 2 ms, and had no bound above 0 after a minute at N=50, M=12, where this takes 20 ms
+(``against_highs`` in artifacts/benchmarks/allocation.json).
 
 Shapes: M blocks, N clients. ``budget_N`` int64; ``histogram[v]``: admitted clients with v blocks of budget left.
 """
@@ -17,7 +20,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +30,12 @@ from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Answer, Options, Status, solver
-from zorba_core.allocation.solvers import priced_bound
+from zorba_core.allocation.solvers import dual_programme, priced_bound
 from zorba_core.allocation.solvers.balanced import balanced
-from zorba_core.allocation.solvers.dual_programme import DualTable, OutOfTime, Path, PermissionInstance, check_deadline
+from zorba_core.allocation.solvers.dual_programme import DualTable
+from zorba_core.allocation.solvers.permissions import Best, Instance, OutOfTime, Path, check_deadline, matrix_of, take
 from zorba_core.allocation.solvers.two_level import by_falling_budget, closest_two_level
 
-# Values of Lambda this close (relative) are one value: sums of at most M rounded terms.
-_SAME = 1e-9
-# A table larger than this (8 bytes a number) is not built: the answer is then two-level, with the bound of
-# ``priced_bound`` where that fits and the closed-form one beyond.
-MAX_STATES = 48_000_000
-_STATES_KEPT = 50_000_000  # in all tables together, but always two tables
-_MAX_PRICES = 8
 # The rest of the time limit is for the step under way when the deadline passes, and for building the matrix.
 _SHARE_OF_LIMIT = 0.95
 
@@ -48,242 +46,100 @@ def exact(problem: Problem, options: Options) -> Allocation | Answer:
 
     The bound is valid in every case. 0.1 s at N=50, M=12. Fleets of N=50 are proven for M=12, 24 and 48; above some
     N=150 the answer is two-level (or a matrix met on the way) with a bound that is typically within 1 % of it.
-
-    Own programme and search, in NumPy, rather than a model for a kept solver. HiGHS on a MILP of the definition,
-    measured (``against_highs`` in artifacts/benchmarks/allocation.json): N=12, M=6 takes it 11 s of processor time and
-    2 ms here; at N=50, M=12 it had no bound above 0 when stopped after a minute, and this takes 20 ms.
     """
     if options.objective == "v":
         return balanced(problem, options)
     deadline = time.perf_counter() + _SHARE_OF_LIMIT * options.time_limit
     order_N = by_falling_budget(problem)
     start = closest_two_level(problem)
-    instance = PermissionInstance(
-        problem.usable_N[order_N],
-        problem.num_blocks,
-        problem.most_blocks,
-        problem.total_mode == "eq",
-        problem.min_popularity,
+    exactly = problem.total_mode == "eq"
+    instance = Instance(
+        problem.usable_N[order_N], problem.num_blocks, problem.most_blocks, exactly, problem.min_popularity
     )
-    search = _Search(instance, start.bias_lambda, water_filled_bound(problem), deadline)
-    out_of_time = False
-    if not search.closed:
-        try:
-            if instance.num_states <= MAX_STATES:
-                search.raise_price()
-                search.run()
-            elif priced_bound.fits(instance):
-                search.raise_priced_bound()
-        except OutOfTime:
-            out_of_time = True
-    allocation: Allocation = start
-    if search.path is not None:
-        allocation = Allocation(matrix_from_path(problem, order_N, search.path))
-    status = Status.TIME_LIMIT if out_of_time else Status.FEASIBLE
-    return Answer(allocation, min(search.bound, allocation.bias_lambda), status)
+    best, status = Best(instance, start.bias_lambda, water_filled_bound(problem)), Status.FEASIBLE
+    try:
+        if best.proven:
+            pass
+        elif dual_programme.num_states(instance) <= dual_programme.MAX_STATES:
+            search(best, dual_programme.raise_price(best, deadline), deadline)
+        elif priced_bound.fits(instance):
+            priced_bound.raise_prices(best, deadline)
+    except OutOfTime:
+        status = Status.TIME_LIMIT
+    allocation = start if best.path is None else Allocation(matrix_of(problem, order_N, best.path))
+    return Answer(allocation, min(best.bound, allocation.bias_lambda), status)
 
 
-@dataclass(order=True)
-class _Node:
+class _Node(NamedTuple):
+    """A path of ``placed`` blocks; nodes compare by their bound, then by their age."""
+
     bound: float
     serial: int
-    placed: int = field(compare=False)  # b
-    admitted: int = field(compare=False)  # n
-    least: int = field(compare=False)  # p: popularity of the last block
-    used: int = field(compare=False)  # u
-    cost: float = field(compare=False)
-    histogram: NDArray[np.int64] = field(compare=False)
-    path: Path = field(compare=False)
+    placed: int  # b
+    admitted: int  # n
+    least: int  # p: popularity of the last block
+    used: int  # u
+    cost: float
+    histogram: NDArray[np.int64]
+    path: Path
 
 
-class _Search:
-    """State of one solve: the best value and path so far, the proven bound, and the programme's tables."""
-
-    def __init__(self, instance: PermissionInstance, value: float, bound: float, deadline: float) -> None:
-        self.instance, self.deadline = instance, deadline
-        self.value, self.bound = value, bound
-        self.path: Path | None = None
-        self.tables: list[DualTable] = []
-        self._tables_kept = min(3, max(2, _STATES_KEPT // max(1, instance.num_states)))
-        self._serial = itertools.count()
-        self._budgets_left = np.arange(instance.num_blocks + 1)
-
-    @property
-    def closed(self) -> bool:
-        return self.bound >= self.value * (1 - _SAME)
-
-    def raise_price(self) -> None:
-        """Maximise the concave L(mu): try where the tangents on both sides of the maximum meet."""
-        mu, left, right = 0.0, None, None
-        for _ in range(_MAX_PRICES):
-            table = DualTable(self.instance, mu, self.deadline)
-            self.tables = sorted([*self.tables, table], key=lambda each: -each.bound)[: self._tables_kept]
-            self.bound = max(self.bound, table.bound * (1 - 1e-12) - 1e-15)
-            path, slope = table.best_path()
-            self._try(path)
-            if self.closed:
-                return
-            if slope == 0 or (slope < 0 and mu == 0):
-                return
-            if slope > 0:
-                left = (mu, table.bound, slope)
-            else:
-                right = (mu, table.bound, slope)
-            if right is None:  # no matrix is better than ``value``: the maximum lies before the tangent reaches it
-                mu = left[0] + (self.value - left[1]) / left[2]
-                continue
-            mu = (right[1] - left[1] + left[2] * left[0] - right[2] * right[0]) / (left[2] - right[2])
-            reach = left[1] + left[2] * (mu - left[0])
-            if reach - self.bound <= 0.02 * (self.value - self.bound):
-                return
-
-    def raise_priced_bound(self) -> None:
-        """For instances too large to search: bounds only, and the matrices that their paths may be."""
-        for bound, path in priced_bound.rising_bounds(self.instance, self.value, self.deadline):
-            self.bound = max(self.bound, bound)
-            self._try(path)
-            if self.closed:
-                return
-
-    def run(self) -> None:
-        """Best-first with plunging: take the open node of least bound and follow its best child down to a leaf."""
-        if self.closed:
-            return
-        empty = np.zeros(self.instance.num_blocks + 1, np.int64)
-        heap = [_Node(self.bound, next(self._serial), 0, 0, self.instance.floor, 0, 0.0, empty, ())]
-        while heap:
-            self.bound = max(self.bound, min(heap[0].bound, self.value))
-            if self.closed:
-                return
-            node = heapq.heappop(heap)
-            while node is not None:
-                # What is open now, ``node`` and the heap, has bounds of at least ``self.bound``.
-                check_deadline(self.deadline)
-                children = sorted(self._children(node))
-                node = children[0] if children else None
-                for child in children[1:]:
-                    heapq.heappush(heap, child)
-        self.bound = self.value
-
-    def _better(self, bound: float) -> bool:
-        return bound < self.value * (1 - _SAME)
-
-    def _children(self, node: _Node) -> list[_Node]:
-        """Nodes with one block more that could still beat the best value; leaves are taken as answers here."""
-        instance, b, n = self.instance, node.placed, node.admitted
-        M, N = instance.num_blocks, instance.num_clients
-        waste_now = self._waste(node.histogram, b)
-        waste = waste_now + instance.waste_before[b, n:] - instance.waste_before[b, n]
-        children = []
-        for p in range(node.least, instance.last_popularity(b, node.used) + 1):
-            used = node.used + p
-            cost = node.cost + np.arange(N - n + 1) / (p * p)
-            bound = np.full(N - n + 1, node.bound)
-            for table in self.tables:
-                np.maximum(bound, cost + table.mu * waste + table.to_go(b, n, p, node.used), out=bound)
-            bound[: max(0, p - n)] = np.inf
-            if b and p == node.least:  # clients who may use one block of a popularity may use them all
-                bound[1:] = np.inf
-            for more in np.flatnonzero(bound < self.value * (1 - _SAME)):
-                reached = n + int(more)
-                histogram = self._take(node.histogram, instance.budget_N[n:reached], p)
-                if histogram is None or not self._better(bound[more]):
-                    continue
-                path = (*node.path, (p, reached))
-                if b + 1 == M:
-                    self._accept(path, float(cost[more]))
-                    continue
-                true_waste = self._waste(histogram, b + 1)
-                sharper = float(bound[more])
-                for table in self.tables:
-                    to_go = float(table.to_go(b, reached, p, node.used)[0])
-                    sharper = max(sharper, float(cost[more]) + table.mu * true_waste + to_go)
-                if self._better(sharper):
-                    children.append(
-                        _Node(sharper, next(self._serial), b + 1, reached, p, used, float(cost[more]), histogram, path)
-                    )
-        return children
-
-    def _try(self, path: Path) -> None:
-        """Take ``path`` as the answer if it is a matrix and better."""
-        cost, n, histogram = 0.0, 0, np.zeros(self.instance.num_blocks + 1, np.int64)
-        for p, reached in path:
-            cost += (reached - n) / (p * p)
-            histogram = self._take(histogram, self.instance.budget_N[n:reached], p)
-            if histogram is None:
-                return
-            n = reached
-        self._accept(path, cost)
-
-    def _accept(self, path: Path, cost: float) -> None:
-        """Every client must get a block: those not yet admitted need one of the blocks still to come."""
-        total = sum(p for p, _ in path)
-        if total > self.instance.total or (self.instance.exactly and total < self.instance.total):
-            return
-        used = 0
-        for p, n in path:
-            used += p
-            if self.instance.num_clients - n > total - used:
-                return
-        if self._better(cost):
-            self.value, self.path = cost, path
-
-    def _take(self, histogram: NDArray[np.int64], admitted: NDArray[np.int64], p: int) -> NDArray[np.int64] | None:
-        """Admit clients, then use one block of each of the p largest remaining budgets; None if fewer are left."""
-        after = histogram + np.bincount(admitted, minlength=len(histogram))
-        if int(after[1:].sum()) < p:
-            return None
-        from_top = np.minimum(np.cumsum(after[::-1]), p)
-        sizes = np.diff(from_top, prepend=0)[::-1]
-        after -= sizes
-        after[:-1] += sizes[1:]
-        return after
-
-    def _waste(self, histogram: NDArray[np.int64], placed: int) -> int:
-        """Budget that admitted clients can no longer use on the blocks to come."""
-        return int(histogram @ np.maximum(0, self._budgets_left - (self.instance.num_blocks - placed)))
-
-
-def matrix_from_path(problem: Problem, order_N: NDArray[np.int64], path: Path) -> NDArray[np.bool_]:
-    """A matrix whose block of popularity p is held by p of its n permitted clients, every client holding one block.
-
-    ``order_N`` lists clients by falling budget; ``path`` is least popular first, and so are the blocks.
+def search(best: Best, tables: list[DualTable], deadline: float) -> None:
+    """Best-first with plunging: take the open node of least bound and follow its best child down to a leaf.
 
     Raises:
-        RuntimeError: no such matrix, which the conditions checked before rule out.
+        OutOfTime: the deadline passed; ``best`` stays valid.
     """
-    M, N = problem.num_blocks, problem.num_clients
-    popularity_M = np.array([p for p, _ in path])
-    permitted_M = np.array([n for _, n in path])
-    block, rank = np.nonzero(np.arange(N)[None, :] < permitted_M[:, None])
-    client = order_N[rank]
-    # Nodes: source, clients, blocks, sink, then the pair that carries the lower bound of one block for each client.
-    source, sink, extra_source, extra_sink = 0, 1 + N + M, 2 + N + M, 3 + N + M
-    clients, blocks = 1 + np.arange(N), 1 + N + np.arange(M)
-    total = int(popularity_M.sum())
-    arcs = np.concatenate(
-        [
-            _arcs(source, clients, problem.usable_N - 1),
-            _arcs(extra_source, clients, np.ones(N, int)),
-            _arcs([source], [extra_sink], [N]),
-            _arcs(1 + client, 1 + N + block, np.ones(len(client), int)),
-            _arcs(blocks, extra_sink, popularity_M),  # popularities are met exactly: a lower bound as well
-            _arcs([extra_source], [sink], [total]),
-            _arcs([sink], [source], [total]),
-        ],
-        axis=1,
-    )
-    from scipy import sparse  # takes long to load, and other solvers do without
-    from scipy.sparse.csgraph import maximum_flow
-
-    graph = sparse.csr_array((arcs[2].astype(np.int32), (arcs[0], arcs[1])), shape=(4 + N + M, 4 + N + M))
-    result = maximum_flow(graph, extra_source, extra_sink)
-    if result.flow_value != N + total:
-        raise RuntimeError(f"no matrix has popularities and permissions {path}")
-    A_MN = np.zeros((M, N), bool)
-    A_MN[block, client] = np.asarray(result.flow[1 + client, 1 + N + block]).ravel() > 0
-    return A_MN
+    if best.proven:
+        return
+    serial, empty = itertools.count(), np.zeros(best.instance.num_blocks + 1, np.int64)
+    heap = [_Node(best.bound, next(serial), 0, 0, best.instance.floor, 0, 0.0, empty, ())]
+    while heap:
+        best.bound = max(best.bound, min(heap[0].bound, best.value))
+        if best.proven:
+            return
+        node: _Node | None = heapq.heappop(heap)
+        while node is not None:
+            # What is open now, ``node`` and the heap, has bounds of at least ``best.bound``.
+            check_deadline(deadline)
+            children = sorted(_children(node, best, tables, serial))
+            node = children[0] if children else None
+            for child in children[1:]:
+                heapq.heappush(heap, child)
+    best.bound = best.value
 
 
-def _arcs(tail: object, head: object, capacity: object) -> NDArray[np.int64]:
-    return np.stack(np.broadcast_arrays(np.asarray(tail), np.asarray(head), np.asarray(capacity))).astype(np.int64)
+def _children(node: _Node, best: Best, tables: list[DualTable], serial: Iterator[int]) -> Iterator[_Node]:
+    """Nodes with one block more that could still beat the best value; leaves are offered as answers here."""
+    instance, b, n = best.instance, node.placed, node.admitted
+    M, N = instance.num_blocks, instance.num_clients
+    waste = _waste(node.histogram, M - b) + instance.waste_before[b, n:] - instance.waste_before[b, n]
+    for p in range(node.least, instance.last_popularity(b, node.used) + 1):
+        cost = node.cost + np.arange(N - n + 1) / (p * p)
+        bound = np.full(N - n + 1, node.bound)
+        for table in tables:
+            np.maximum(bound, cost + table.mu * waste + table.to_go(b, n, p, node.used), out=bound)
+        bound[: max(0, p - n)] = np.inf
+        if b and p == node.least:  # clients who may use one block of a popularity may use them all
+            bound[1:] = np.inf
+        for more in np.flatnonzero(best.beaten_by(bound)).tolist():
+            reached = n + more
+            histogram = take(node.histogram, instance.budget_N[n:reached], p)
+            if histogram is None or not best.beaten_by(bound[more]):
+                continue
+            path = (*node.path, (p, reached))
+            if b + 1 == M:
+                best.offer(path)
+                continue
+            sharper, true_waste = float(bound[more]), _waste(histogram, M - b - 1)
+            for table in tables:
+                to_go = float(table.to_go(b, reached, p, node.used)[0])
+                sharper = max(sharper, float(cost[more]) + table.mu * true_waste + to_go)
+            if best.beaten_by(sharper):
+                used = node.used + p
+                yield _Node(sharper, next(serial), b + 1, reached, p, used, float(cost[more]), histogram, path)
+
+
+def _waste(histogram: NDArray[np.int64], blocks_to_come: int) -> int:
+    """Budget that admitted clients can no longer use."""
+    return int(histogram @ np.maximum(0, np.arange(len(histogram)) - blocks_to_come))

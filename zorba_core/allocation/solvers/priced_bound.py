@@ -12,49 +12,52 @@ Shapes: M blocks, N clients, P popularities, C cutting planes. ``values[b]`` is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.solvers.dual_programme import Path, PermissionInstance, check_deadline
+from zorba_core.allocation.solvers.permissions import Best, Instance, Path, check_deadline
 
 MAX_NUMBERS = 60_000_000
 _MAX_CUTS = 25
 _GOOD_ENOUGH = 0.002  # stop when cutting planes leave no more than this to gain, relative to the value
 
 
-def fits(instance: PermissionInstance) -> bool:
+def fits(instance: Instance) -> bool:
     """Whether a table is small enough to build."""
     return instance.num_blocks * instance.num_clients**2 <= MAX_NUMBERS
 
 
-def rising_bounds(instance: PermissionInstance, value: float, deadline: float) -> Iterator[tuple[float, Path]]:
-    """Valid lower bounds on Lambda, each with the path that attains its relaxation. ``value`` is a known Lambda.
+def raise_prices(best: Best, deadline: float) -> None:
+    """Raise the bound, and offer the paths that attain it.
 
     Raises:
-        OutOfTime: the deadline passed; bounds yielded before stay valid.
+        OutOfTime: the deadline passed; ``best`` stays valid.
     """
-    most = 4 * value / instance.num_blocks  # far beyond any price that binds
-    prices = np.array([value / instance.total, value / (8 * max(instance.budget_N.sum() / instance.total, 1.0))])
     from scipy.optimize import linprog  # takes long to load, and other solvers do without
 
-    prices[1] /= instance.num_blocks
-    best, offset_C, slope_C = -np.inf, [], []
+    instance, value = best.instance, best.value
+    most = 4 * value / instance.num_blocks  # far beyond any price that binds
+    least_alpha = -most if instance.exactly else 0.0  # "exactly T" may be priced either way
+    waste_price = value / (8 * max(instance.all_budgets / instance.total, 1.0)) / instance.num_blocks
+    prices, highest = np.array([value / instance.total, waste_price]), -np.inf
+    offset_C, slope_C = [], []
     for _ in range(_MAX_CUTS):
-        table = PricedTable(instance, float(prices[0]), float(prices[1]), deadline)
+        table = PricedTable(instance, *prices.tolist(), deadline)
         if not np.isfinite(table.bound):
             return
-        path, slope = table.best_path()
-        yield table.bound, path
-        best = max(best, table.bound)
+        path = table.best_path()
+        best.raise_bound(table.bound)
+        best.offer(path)
+        if best.proven:
+            return
+        highest = max(highest, table.bound)
+        slope = np.array(instance.slack(path), float)
         offset_C.append(table.bound - slope @ prices)
         slope_C.append(slope)
-        # max t with t <= offset + slope . prices for every cut; "exactly T" may be priced either way.
+        # max t with t <= offset + slope . prices for every cut
         planes = np.column_stack((np.ones(len(slope_C)), -np.array(slope_C)))
-        least_alpha = -most if instance.exactly else 0.0
         result = linprog([-1, 0, 0], planes, offset_C, bounds=[(None, value), (least_alpha, most), (0, most)])
-        if not result.success or -result.fun - best <= _GOOD_ENOUGH * value:
+        if not result.success or -result.fun - highest <= _GOOD_ENOUGH * value:
             return
         prices = result.x[1:]
 
@@ -62,7 +65,7 @@ def rising_bounds(instance: PermissionInstance, value: float, deadline: float) -
 class PricedTable:
     """Least cost to go at prices (alpha, mu). O(M N P) numbers, 20 ms at N=200, M=12."""
 
-    def __init__(self, instance: PermissionInstance, alpha: float, mu: float, deadline: float) -> None:
+    def __init__(self, instance: Instance, alpha: float, mu: float, deadline: float) -> None:
         self.instance, self.mu = instance, mu
         self.per_block = alpha + mu  # price of one activated block
         M, N, floor = instance.num_blocks, instance.num_clients, instance.floor
@@ -73,54 +76,47 @@ class PricedTable:
             check_deadline(deadline)
             cost = self._cost(b, self.values[b + 1])
             np.minimum.accumulate(cost[:, ::-1], axis=1, out=cost[:, ::-1])
-            cost -= self._admission(b, len(cost))
+            cost -= instance.admission(b, self._popularities(b), mu)
             np.minimum.accumulate(cost[::-1], axis=0, out=cost[::-1])
             self.values[b] = cost
         self.first = min(((*self._first_level(g), g) for g in range(1, M + 1)), key=lambda level: level[0])
-        constant = alpha * instance.total + mu * int(instance.budget_N.sum())
-        self.bound = float(self.first[0] - constant) * (1 - 1e-12) - 1e-15
+        constant = alpha * instance.total + mu * instance.all_budgets
+        self.bound = float(self.first[0] - constant)
 
-    def best_path(self) -> tuple[Path, NDArray[np.float64]]:
-        """The minimising path and the slope of L there: (used - T, waste + used - sum of budgets)."""
+    def best_path(self) -> Path:
+        """The minimising path."""
         instance = self.instance
         _, least, n, g = self.first
         path = [(least, n)] * g
-        waste = int(instance.waste_before[0, n])
         for b in range(g, instance.num_blocks):
             # At least one more than the first level's popularity directly after it, else at least the last one's.
             lowest = least + (b == g) - instance.floor
             cost = self._cost(b, self.values[b + 1])
-            cost = (cost - self._admission(b, len(cost))[:, n : n + 1])[lowest:, n:]
+            cost = (cost - instance.admission(b, self._popularities(b), self.mu)[:, n : n + 1])[lowest:, n:]
             row, column = divmod(int(cost.argmin()), cost.shape[1])
-            least, reached = instance.floor + lowest + row, n + column
-            waste += int(instance.waste_before[b, reached] - instance.waste_before[b, n])
-            n = reached
+            least, n = instance.floor + lowest + row, n + column
             path.append((least, n))
-        used = sum(p for p, _ in path)
-        return tuple(path), np.array([used - instance.total, waste + used - instance.budget_N.sum()], float)
+        return tuple(path)
 
-    def _admission(self, b: int, rows: int) -> NDArray[np.float64]:
-        """[p, n]: cost of having the n largest clients admitted by block b at popularity p."""
-        p = self.instance.floor + np.arange(rows)[:, None]
-        return np.arange(self.instance.num_clients + 1) / (p * p) + self.mu * self.instance.waste_before[b]
+    def _popularities(self, b: int) -> NDArray[np.int64]:
+        """[p, 1]: of block b."""
+        rows = max(0, self.instance.last_popularity(b) - self.instance.floor + 1)
+        return self.instance.floor + np.arange(rows)[:, None]
 
     def _cost(self, b: int, after: NDArray[np.float64]) -> NDArray[np.float64]:
         """[p, n]: block b at popularity p <= n, then the cost to go."""
-        rows = max(0, self.instance.last_popularity(b) - self.instance.floor + 1)
-        p = self.instance.floor + np.arange(rows)[:, None]
-        cost = after[:rows] + self._admission(b, rows)
+        p = self._popularities(b)
+        cost = after[: len(p)] + self.instance.admission(b, p, self.mu)
         cost += self.per_block * p
         cost[np.arange(self.instance.num_clients + 1) < p] = np.inf
         return cost
 
     def _first_level(self, g: int) -> tuple[float, int, int]:
         """(cost, p, n) of the best first level of g blocks, everything after it strictly more popular."""
-        instance = self.instance
-        rows = max(0, instance.last_popularity(0) - instance.floor + 1)
-        p = instance.floor + np.arange(rows)[:, None]
-        cost = self._admission(0, rows) + g * self.per_block * p
+        instance, p = self.instance, self._popularities(0)
+        cost = instance.admission(0, p, self.mu) + g * self.per_block * p
         if g < instance.num_blocks:
-            after = self.values[g][1 : rows + 1]
+            after = self.values[g][1 : len(p) + 1]
             cost[: len(after)] += after
             cost[len(after) :] = np.inf
         else:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from zorba_core.allocation import Allocation, find_measure
+from zorba_core.allocation import MEASURES, Allocation, Measure
 
-# By their names in the tables, which are aliases of the measures' own.
-COLUMNS = ("lambda", "V", "E", "D", "N_eff", "T", "min_c")
+_MEASURE_OF = {
+    "lambda": "lambda",
+    "V": "mean_inverse_popularity",
+    "E": "coupled_noise",
+    "D": "direction_coupling",
+    "N_eff": "effective_clients",
+    "T": "total_blocks",
+    "min_c": "min_popularity",
+}
+COLUMNS = tuple(_MEASURE_OF)
 # What might predict convergence, each the smaller the better by its own theory.
 PREDICTORS = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
 
 
+def measure_of(name: str) -> Measure:
+    """The measure of a column, or of this name."""
+    return MEASURES[_MEASURE_OF.get(name, name)]
+
+
 def allocation_measures(allocation: Allocation) -> dict[str, float]:
     """Every column, and the inverses among the predictors. Infinite where a block has no client."""
-    measures = {name: find_measure(name).value(allocation) for name in COLUMNS}
+    measures = {name: measure_of(name).value(allocation) for name in COLUMNS}
     inverse = {f"inverse_{name}": 1.0 / measures[name] if measures[name] else float("inf") for name in COLUMNS[4:]}
     return measures | inverse
 
 
 def column_of(name: str) -> str:
     """The column of the tables that holds a measure."""
-    return next(column for column in COLUMNS if find_measure(column) is find_measure(name))
+    return next(column for column in COLUMNS if measure_of(column) is measure_of(name))
