@@ -16,11 +16,12 @@ export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help install app lab federation test quick lint notebooks report screenshots clean
+.PHONY: help install app lab model federation test quick lint notebooks report screenshots clean
 
 help:
 	@echo "make app          the dashboard at http://127.0.0.1:$(PORT)"
 	@echo "make lab          JupyterLab on the walkthroughs"
+	@echo "make model        a pretrained model, SmolLM2-135M, into the user's cache"
 	@echo "make federation   real client processes over Flower, on loopback: fine-tune and end"
 	@echo "make test         unit tests, notebooks, dashboard tests, browser tests"
 	@echo "make quick        the tests for people at work: no browser, no pages, no federation, no walkthroughs"
@@ -49,6 +50,9 @@ app: $(STAMP)
 
 lab: $(STAMP)
 	$(BIN)/jupyter lab --ip 127.0.0.1 notebooks
+
+model: $(STAMP)
+	$(BIN)/zorba get-model smollm2-135m
 
 federation: $(STAMP)
 	$(BIN)/zorba federation up --clients 4

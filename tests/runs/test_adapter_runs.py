@@ -11,7 +11,7 @@ from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run
-from zorba_core.runs.model_source import load_model
+from zorba_core.runs.models import load_model
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.use.export import export_run
 from zorba_core.runs.use.predicting import predict

@@ -10,7 +10,7 @@ from tests.runs.resumable import ALLOCATION
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.model_source import load_tokenizer
+from zorba_core.runs.models import load_tokenizer
 from zorba_core.runs.resume import replay
 from zorba_core.runs.session import fine_tune, read_spec
 from zorba_core.runs.use.predicting import predict

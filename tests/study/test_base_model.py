@@ -12,7 +12,7 @@ from zorba_core.data.load import load
 from zorba_core.data.task import TASKS
 from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.runs.model_source import load_model, load_tokenizer
+from zorba_core.runs.models import load_model, load_tokenizer
 from zorba_core.study.base_model.build import make_base
 from zorba_core.study.base_model.model import accuracy, blocks_of, build_model
 from zorba_core.study.base_model.optimizer import orthogonal_factor

@@ -37,6 +37,7 @@ _COMMANDS = {
     "export": "export",
     "runs": "runs",
     "doctor": "doctor",
+    "get-model": "get_model",
     "make-base": "make_base",
     "bench": "bench",
     "experiment": "experiment",

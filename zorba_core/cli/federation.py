@@ -39,7 +39,6 @@ _TRAINED_WITH = (
     "lr",
     "schedule",
     "direction",
-    "rank",
     "train",
     "lora_rank",
     "lora_alpha",
@@ -178,7 +177,7 @@ def _configs(
     from zorba_core.data.divide import named_clients
     from zorba_core.data.task import TableRows
     from zorba_core.federation.config import shared_task
-    from zorba_core.runs.model_source import resolve_model
+    from zorba_core.runs.models import resolve_model
 
     model = options.model
     resolve_model(model)

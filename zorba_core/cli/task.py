@@ -22,7 +22,7 @@ def task(
     """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and what a majority vote and
     naive Bayes get on the test rows; and what to change."""
     from zorba_core.data.describe import describe_task
-    from zorba_core.runs.model_source import load_tokenizer
+    from zorba_core.runs.models import load_tokenizer
 
     named = {"dataset": data} if data in TASKS else {"data": data}
     options = TaskOptions(**named, **task_options)

@@ -75,7 +75,7 @@ class TaskOptions(Checked):
         Raises:
             InvalidInputError, MissingDataError: unknown, missing or unusable, or options that contradict each other.
         """
-        from zorba_core.runs.model_source import load_tokenizer
+        from zorba_core.runs.models import load_tokenizer
 
         said = Said(
             tuple(_listed(self.text or "")),

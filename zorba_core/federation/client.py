@@ -26,7 +26,7 @@ from zorba_core.federation.messages import (
 )
 from zorba_core.federation.replica import Replica, open_replica, open_rows
 from zorba_core.federation.replica_store import ReplicaStore
-from zorba_core.runs.model_source import BUNDLED
+from zorba_core.runs.models import BUNDLED
 
 NO_RUN = "0" * 64
 

@@ -31,8 +31,8 @@ from zorba_core.federation.server import Server
 from zorba_core.runs import Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.complete import Earlier, complete_run
-from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.environment import describe
+from zorba_core.runs.models import warned_when_accepted
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, open_log, reopen

@@ -7,12 +7,12 @@ from zorba_core.runs.folder import *  # noqa: F403
 
 _HOME = {
     "fine_tune": "session",
-    "load_model": "model_source",
-    "load_tokenizer": "model_source",
+    "load_model": "models",
+    "load_tokenizer": "models",
     "read_spec": "session",
     "read_trajectory": "trajectory",
     "replay": "resume",
-    "resolve_model": "model_source",
+    "resolve_model": "models",
     "tune": "tuning",
 }
 

@@ -34,9 +34,9 @@ from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
-from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_folder import save_model
+from zorba_core.runs.models import warned_when_accepted
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
 from zorba_core.runs.session import divide_rows, finish_run, open_network, use_threads

@@ -42,7 +42,7 @@ from zorba_core.runs.complete import complete_run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.model_folder import begin_from, save_model
-from zorba_core.runs.model_source import hub_spec, load_model, load_tokenizer, resolve_model
+from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.runs.notices import cut_lines, evaluation_lines
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task

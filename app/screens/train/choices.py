@@ -12,7 +12,7 @@ from typing import Any
 
 from zorba_core.data.task import TASKS, MadeRows, Task
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.model_source import BUNDLED, MODELS_VARIABLE, models_folder
+from zorba_core.runs.models import BUNDLED, MODELS_VARIABLE, models_folder
 from zorba_core.vram import ModelSpec, model_spec
 
 

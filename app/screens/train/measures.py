@@ -16,7 +16,7 @@ from app.screens.train.words import mib, size
 from app.shared.components import Number, capitalised
 from zorba_core.errors import ZorbaError
 from zorba_core.runs import ENVIRONMENT, TRAJECTORY, Request
-from zorba_core.runs.model_source import resolve_model
+from zorba_core.runs.models import resolve_model
 from zorba_core.study.comparison import metric_of
 from zorba_core.study.comparison.sent import bytes_sent
 from zorba_core.vram import GIB, Workload, model_spec, psi_client_bytes

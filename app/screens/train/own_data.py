@@ -159,7 +159,7 @@ def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
 
 @st.cache_resource(max_entries=3, show_spinner="Reading the model's tokenizer")
 def _tokenizer(model: str) -> Any:
-    from zorba_core.runs.model_source import load_tokenizer
+    from zorba_core.runs.models import load_tokenizer
 
     return load_tokenizer(model)
 

@@ -9,7 +9,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_folder, check_folder
 from zorba_core.runs.folder import Run
 from zorba_core.runs.model_folder import save_adapters, save_model
-from zorba_core.runs.model_source import without_bar
+from zorba_core.runs.models import without_bar
 from zorba_core.runs.use.model_card import base_of, model_card
 from zorba_core.runs.use.tuned_model import TunedModel, open_tuned
 

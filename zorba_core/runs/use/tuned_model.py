@@ -27,8 +27,8 @@ from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_path
-from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.folder import DEFAULT_FOLDER, TRAJECTORY, Request, Run, read_request, read_run
+from zorba_core.runs.models import warned_when_accepted
 from zorba_core.runs.resume import replay, settings_of
 from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import open_network, use_threads

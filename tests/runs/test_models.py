@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.runs.complete_weights import warned_when_accepted
-from zorba_core.runs.model_source import load_model, load_tokenizer, models_folder, resolve_model
+from zorba_core.runs.models import load_model, load_tokenizer, models_folder, resolve_model, warned_when_accepted
 from zorba_core.study.base_model.model import build_model
 from zorba_core.study.base_model.recipe import TINY
 
@@ -86,7 +85,7 @@ def test_a_hub_model_that_was_fetched_before_is_used_without_a_network(tiny_opt_
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(commit)
     code = (
-        "from zorba_core.runs.model_source import load_model, load_tokenizer\n"
+        "from zorba_core.runs.models import load_model, load_tokenizer\n"
         "from zorba_core.runs.session import read_spec\n"
         "name = 'who/tiny'\n"
         "print(read_spec(name).num_blocks, load_model(name).num_parameters(), len(load_tokenizer(name)))"
