@@ -23,7 +23,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 def both(network, batches_N, A_MN, dtype, kind="rademacher", inactive="frozen") -> tuple[Estimate, Estimate]:
-    directions = Directions(kind, network.sizes_M, dtype=dtype)
+    directions = Directions(kind, network.shapes_M, dtype=dtype)
     forward_mode = estimate_jvp(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
     backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
     return forward_mode, backward

@@ -1,4 +1,4 @@
-"""Low-rank directions: what they are, and that every estimator and update takes them as any other direction."""
+"""Low-rank directions: what they are, and that scalars and steps along them need no direction written out."""
 
 from __future__ import annotations
 
@@ -8,49 +8,37 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import LABELS, MU, SEEDS, TOLERANCE, assert_same, batches, random_allocation
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DirectionKind
-from zorba_core.engine.directions import Directions, directions_of
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.settings import Settings
+from zorba_core.engine.low_rank import with_exact_sums
 from zorba_core.errors import InvalidInputError
 
 SHAPES = (((40, 30), (40,), (7, 50)), ((500, 400),))
 
 
-def low_rank(network: Blocks, rank: int = 1, dtype: torch.dtype = torch.float64) -> Directions:
-    return Directions("low-rank", network.shapes_M, rank=rank, dtype=dtype)
+def low_rank(network: Blocks, dtype: torch.dtype = torch.float64) -> Directions:
+    return Directions("low-rank", network.shapes_M, dtype=dtype)
 
 
-@pytest.mark.parametrize("rank", [1, 3])
-def test_a_matrix_moves_along_products_of_two_vectors_and_a_vector_along_its_own_numbers(rank):
-    drawn = Directions("low-rank", SHAPES, rank=rank, dtype=torch.float64).block(5, 0)
-    numbers = noise.normals(5, 0, 0, rank * (40 + 30) + 40 + rank * (7 + 50)).double()
-    u, z, bias, u2, z2 = numbers.split([40 * rank, 30 * rank, 40, 7 * rank, 50 * rank])
-    first = u.view(40, rank) @ z.view(30, rank).T / math.sqrt(rank)
-    second = u2.view(7, rank) @ z2.view(50, rank).T / math.sqrt(rank)
-    assert torch.allclose(drawn, torch.cat([first.flatten(), bias, second.flatten()]), rtol=1e-14, atol=1e-15)
-    assert torch.linalg.matrix_rank(drawn[:1200].view(40, 30)) == rank
+def test_a_matrix_moves_along_a_product_of_signs_and_a_vector_along_its_own_signs():
+    drawn = Directions("low-rank", SHAPES).block(5, 0)
+    u, z, bias, u2, z2 = noise.signs(5, 0, 0, 40 + 30 + 40 + 7 + 50).split([40, 30, 40, 7, 50])
+    assert torch.equal(drawn, torch.cat([torch.outer(u, z).flatten(), bias, torch.outer(u2, z2).flatten()]))
+    assert torch.linalg.matrix_rank(drawn[:1200].view(40, 30)) == 1
+    assert drawn.norm() == pytest.approx(math.sqrt(len(drawn)))
 
 
-def test_rank_one_is_the_default_and_settings_choose_it(make_tiny_model):
-    network = Blocks(make_tiny_model("opt"), LABELS)
-    for rank in (1, 4):
-        directions = directions_of(network, Settings(direction="low-rank", rank=rank))
-        matrix = directions.block(0, 1)[: 16 * 16].view(16, 16)  # a block's first parameter: keys' 16 x 16
-        assert torch.linalg.matrix_rank(matrix.double(), rtol=1e-5) == rank
-    assert Settings().rank == 1
-
-
-@pytest.mark.parametrize("rank", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_weights_are_moved_as_by_the_whole_direction_piece_by_piece(dtype, rank):
-    shapes = [((700, 600), (700,), (1, 300_000), (3, 5))]  # more than one piece, and a row longer than a piece
-    directions = Directions("low-rank", shapes, rank=rank, dtype=dtype)
+def test_weights_are_moved_as_by_the_whole_direction(dtype):
+    directions = Directions("low-rank", [((700, 600), (700,), (1, 300_000), (3, 5))], dtype=dtype)
     weights = Directions("gaussian", directions.sizes_M, dtype=dtype).block(9, 0)
     moved = weights.clone()
     directions.add_to(moved, 3, 0, 1e-3)
@@ -60,14 +48,63 @@ def test_weights_are_moved_as_by_the_whole_direction_piece_by_piece(dtype, rank)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, dtype):
     network = Blocks(make_tiny_model("opt", num_blocks=4), LABELS, dtype=dtype)
-    directions = low_rank(network, 2, dtype)
-    asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, directions)
+    asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, low_rank(network, dtype))
     assert_same(estimate(*asked, mu=MU), estimate_cohort(*asked, mu=MU), TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_exact_scalars_without_gradients_are_those_of_forward_mode(family, make_tiny_model, inactive):
+    """Whatever the shapes of batches and whoever activates what; the label positions are all that is read."""
+    network = Blocks(make_tiny_model(family, num_blocks=4), LABELS, dtype=torch.float64)
+    asked = (network, batches(9), random_allocation(3, 4, 9, 0.5), SEEDS, low_rank(network))
+    expected, exact = estimate_jvp(*asked, inactive=inactive), estimate_exact(*asked, inactive=inactive)
+    assert np.abs(expected.rho_NQ).max() > 0.1
+    # Llama's norms compute in float32 whatever they are given.
+    tolerance = 1e-5 if family == "llama" else 1e-10
+    assert exact.rho_NQ == pytest.approx(expected.rho_NQ, rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_scalars_and_steps_are_those_of_directions_written_out(dtype, tolerance):
+    directions, seeds_Q = Directions("low-rank", SHAPES, dtype=dtype), list(range(7, 307))
+    v_QD = torch.stack([directions.block(seed, 0) for seed in seeds_Q]).double()
+    gradient_CD = Directions("gaussian", directions.sizes_M, dtype=dtype).block(9, 0)[None].repeat(2, 1)
+    expected_CQ = gradient_CD.double() @ v_QD.t()
+    found_CQ = directions.scalars(gradient_CD, seeds_Q, 0)
+    assert torch.allclose(found_CQ, expected_CQ, rtol=0, atol=tolerance * float(expected_CQ.abs().max()))
+    rho_Q = np.random.default_rng(0).normal(size=300)
+    step, expected_D = directions.step(rho_Q, seeds_Q, 0).double(), torch.from_numpy(rho_Q) @ v_QD
+    # Each rho loses at most half of a unit in 2**-23 (or 2**-52) of their sum.
+    assert torch.allclose(step, expected_D, rtol=0, atol=10 * tolerance * float(expected_D.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [1, 7, 200, 3000])
+def test_a_step_has_the_same_bits_in_every_order_of_addition(dtype, count):
+    """So it has on every device, in every library and with any number of threads."""
+    directions, rng = Directions("low-rank", SHAPES, dtype=dtype), np.random.default_rng(count)
+    rho_Q, seeds_Q = rng.standard_t(2, size=count) * 1e-3, rng.integers(2**32, size=count)
+    step = directions.step(rho_Q, seeds_Q, 1)
+    order = rng.permutation(count)
+    assert torch.equal(directions.step(rho_Q[order], seeds_Q[order], 1), step)
+    rounded_Q = with_exact_sums(rho_Q, dtype)
+    one_by_one = torch.zeros_like(step)
+    for q in order[: 300 if count > 300 else count]:
+        one_by_one.add_(directions.block(int(seeds_Q[q]), 1), alpha=float(rounded_Q[q]))
+    if count <= 300:
+        assert torch.equal(one_by_one, step)
+
+
+def test_scalars_are_rounded_far_below_what_they_are_worth():
+    rho_Q = np.random.default_rng(1).normal(size=200)
+    rounded_Q = with_exact_sums(rho_Q, torch.float32)
+    assert 0 < np.linalg.norm(rounded_Q - rho_Q) < 3e-5 * np.linalg.norm(rho_Q)
+    assert np.array_equal(with_exact_sums(np.zeros(3), torch.float32), np.zeros(3))
 
 
 def test_an_update_moves_the_weights_by_a_sum_of_the_directions(make_tiny_model):
     network = Blocks(make_tiny_model("gpt2"), LABELS, dtype=torch.float64)
-    directions, before = low_rank(network, 2), [network.block_weights(m).clone() for m in range(3)]
+    directions, before = low_rank(network), [network.block_weights(m).clone() for m in range(3)]
     rho_bar_MQ = np.array([[0.5, -1.0], [0.0, 0.0], [2.0, 0.25]])
     update_blocks(network, rho_bar_MQ, SEEDS, directions, 0.1)
     for m in range(3):
@@ -75,13 +112,6 @@ def test_an_update_moves_the_weights_by_a_sum_of_the_directions(make_tiny_model)
         assert torch.allclose(network.block_weights(m), before[m] - 0.1 * step, rtol=0, atol=1e-14)
 
 
-def test_a_rank_belongs_to_low_rank_directions():
-    with pytest.raises(InvalidInputError, match=r"rank is 2 and the direction is gaussian.*use direction low-rank"):
-        Settings(rank=2)
-    with pytest.raises(InvalidInputError, match="rank is 0"):
-        Settings(direction="low-rank", rank=0)
-
-
-def test_a_kind_of_factors_cannot_have_a_norm():
-    with pytest.raises(InvalidInputError, match="norm"):
-        DirectionKind("flat", "Flat", "no such thing", noise.normals, norm=math.sqrt, low_rank=True)
+def test_a_low_rank_kind_is_made_of_signs():
+    with pytest.raises(InvalidInputError, match="made of signs"):
+        DirectionKind("flat", "Flat", "no such thing", noise.normals, low_rank=True)

@@ -47,7 +47,7 @@ def test_federated_rounds_are_the_reference_loops_bit_for_bit(make_config, serve
 @pytest.mark.parametrize(
     "changes",
     [
-        {"direction": "low-rank", "rank": 2},
+        {"direction": "low-rank"},
         {"train": "lora", "lora_rank": 2},
         {"schedule": "cosine"},
     ],

@@ -73,7 +73,7 @@ def test_noise_has_the_cpus_bits(draw, seed, block):
 @pytest.mark.parametrize("kind", DIRECTIONS)
 def test_every_direction_moves_weights_to_the_cpus_bits(kind):
     shapes = [((300, 200), (300,)), ((70, 30),)]
-    here, there = (Directions(kind, shapes, rank=2, device=device) for device in ("cpu", "cuda"))
+    here, there = (Directions(kind, shapes, device=device) for device in ("cpu", "cuda"))
     for block, size in enumerate(here.sizes_M):
         assert torch.equal(there.block(9, block).cpu(), here.block(9, block))
         weights = torch.linspace(-1, 1, size)
@@ -116,7 +116,7 @@ def test_a_step_has_the_cpus_bits(make_tiny_model):
     rho_bar_MQ = average_per_block(np.random.default_rng(3).normal(size=(9, 2)), allocation())
     digests = []
     for network in networks(make_tiny_model("opt", num_blocks=4), torch.float32):
-        for kind in ("rademacher", "gaussian"):
+        for kind in ("rademacher", "gaussian", "low-rank"):
             directions = Directions(kind, network.shapes_M, device=network.device)
             update_blocks(network, rho_bar_MQ, SEEDS, directions, 1e-2)
         digests.append(network.weights_sha256())

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
@@ -44,21 +43,10 @@ def update_blocks(
     directions: Directions,
     lr: float,
 ) -> None:
-    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average."""
+    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average.
+
+    Summed before it meets the weights: one rounding against w_m a round instead of Q.
+    """
     for m in range(network.num_blocks):
         if np.any(rho_bar_MQ[m]):
-            weights = network.block_weights(m)
-            step = shared_step(weights, m, rho_bar_MQ[m], seeds_Q, directions)
-            weights.sub_(step, alpha=lr)
-
-
-@torch.no_grad()
-def shared_step(
-    weights: Tensor, block: int, rho_bar_Q: np.ndarray, seeds_Q: Sequence[int], directions: Directions
-) -> Tensor:
-    """sum_q rho_bar[q] v_q,m for the block of these weights, (D_m,). Summed before it meets the weights: one rounding
-    against w_m a round instead of Q."""
-    step = torch.zeros_like(weights, dtype=directions.dtype)
-    for q in np.flatnonzero(rho_bar_Q):
-        directions.sum_into(step, int(seeds_Q[q]), block, float(rho_bar_Q[q]))
-    return step
+            network.block_weights(m).sub_(directions.step(rho_bar_MQ[m], seeds_Q, m), alpha=lr)

@@ -32,14 +32,14 @@ class DirectionKind:
     # norm draws whole multiples of noise.NORMAL_STEP, so that sums of squares are exact in any order.
     norm: Callable[[int], float] | None = None
     signs: bool = False  # every number is -1 or +1, so products with it are exact
-    # The numbers are those of factors: a matrix moves along a sum of products of two vectors
-    # (zorba_core.engine.low_rank), as many as settings say (``rank``), a vector along its own numbers.
+    # Of a matrix the product of two vectors, of which numbers are drawn (zorba_core.engine.low_rank): signs alone.
     low_rank: bool = False
 
     def __post_init__(self) -> None:
-        if self.low_rank and (self.norm is not None or self.signs):
+        if self.low_rank and (self.norm is not None or not self.signs):
             raise InvalidInputError(
-                f"direction {self.name}: a product of factors has values of its own; leave norm and signs out"
+                f"direction {self.name}: a low-rank direction is made of signs, so its norm is sqrt(d); "
+                "give signs=True and no norm"
             )
 
 
@@ -55,6 +55,8 @@ def _register_own() -> None:
         DirectionKind("sphere", "Sphere", "the Gaussian direction scaled to norm sqrt(d)", normals, math.sqrt),
         DirectionKind("rademacher", "Rademacher", "independent signs, of norm sqrt(d)", signs, signs=True),
         DirectionKind("unit-sphere", "Unit sphere", "the Gaussian direction scaled to norm 1", normals, lambda d: 1.0),
-        DirectionKind("low-rank", "Low rank", "of each matrix a few products of two vectors", normals, low_rank=True),
+        DirectionKind(
+            "low-rank", "Low rank", "of each matrix a product of two vectors of signs", signs, signs=True, low_rank=True
+        ),
     ):
         DIRECTIONS.register(kind)

@@ -4,7 +4,8 @@ Each number is a function of its seed, block and place in the block (:mod:`zorba
 be drawn, in any order, without the rest. Numbers are drawn in float32 on the device that needs them and converted, so
 a float64 run perturbs along the directions of a float32 run.
 
-Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head are never perturbed), r rank.
+Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head are never perturbed), Q or K seeds, C
+clients.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS
-from zorba_core.engine.low_rank import DrawnPart, Factors, Shape, parts_of
+from zorba_core.engine.low_rank import Factors, Shape, factors_of, parts_of, with_exact_sums
+from zorba_core.engine.products import put_product
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -45,7 +48,6 @@ class Directions:
     Args:
         shapes_M: for each block the shapes of its parameters, in the order in which they stand in its vector, or the
             number of its parameters where none of them is to be taken for a matrix.
-        rank: of the products that a low-rank kind makes of its numbers; r.
 
     Raises:
         InvalidInputError: no such kind.
@@ -56,7 +58,6 @@ class Directions:
         kind: str,
         shapes_M: Sequence[int | Sequence[Shape]],
         *,
-        rank: int = 1,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -64,8 +65,7 @@ class Directions:
         self._draw = imported(self.kind.draw)
         shapes = [((int(block),),) if isinstance(block, Integral) else tuple(block) for block in shapes_M]
         self.sizes_M = tuple(sum(map(math.prod, block)) for block in shapes)
-        self.rank = rank
-        self._parts_M = tuple(parts_of(block, rank) for block in shapes) if self.kind.low_rank else ()
+        self._parts_M = tuple(map(parts_of, shapes)) if self.kind.low_rank else ()
         self.dtype = dtype
         self.device = torch.device(device)
         self._step = PIECE_CPU if self.device.type == "cpu" else PIECE_ELSEWHERE
@@ -80,6 +80,10 @@ class Directions:
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
+        if self.kind.low_rank:
+            for part, u_1m, z_1n in self._factors([seed], block):
+                weights[part.start : part.stop].view(part.rows, part.columns).addr_(u_1m[0], z_1n[0], alpha=scale)
+            return
         if self._added_by_kernel(weights, seed, block, scale):
             return
         for start, stop, values in self.drawn(seed, block):
@@ -98,37 +102,62 @@ class Directions:
         kernel.add_to(kind, weights, scale, seed, block, 0, self.sizes_M[block])
         return True
 
-    def sum_into(self, step: Tensor, seed: int, block: int, weight: float) -> None:
-        """step += weight * v_m, in place, as a term of a sum over directions, without holding all of v_m."""
-        if self.kind.signs and self._added_by_kernel(step, seed, block, weight):  # the product with a sign is exact
+    def step(self, rho_Q: np.ndarray, seeds_Q: Sequence[int], block: int) -> Tensor:
+        """sum_q rho[q] v_q,m, (D_m,), of this model's dtype and device: the same bits wherever it is computed."""
+        total = torch.zeros(self.sizes_M[block], dtype=self.dtype, device=self.device)
+        used_Q = np.flatnonzero(rho_Q)
+        if not self.kind.low_rank:
+            for q in used_Q:
+                self._sum_into(total, int(seeds_Q[q]), block, float(rho_Q[q]))
+            return total
+        rounded_Q = torch.from_numpy(with_exact_sums(np.asarray(rho_Q, float), self.dtype)).to(total)
+        for at in range(0, len(used_Q), MOST_TOGETHER):
+            chosen_K = used_Q[at : at + MOST_TOGETHER]
+            rho_K1 = rounded_Q[torch.from_numpy(chosen_K).to(self.device), None]
+            for part, u_Km, z_Kn in self._factors([int(seeds_Q[q]) for q in chosen_K], block):
+                put_product(total[part.start : part.stop].view(part.rows, part.columns), u_Km * rho_K1, z_Kn)
+        return total
+
+    def _sum_into(self, total: Tensor, seed: int, block: int, weight: float) -> None:
+        """total += weight * v_m, in place, without holding all of v_m."""
+        if self.kind.signs and self._added_by_kernel(total, seed, block, weight):  # the product with a sign is exact
             return
         for start, stop, values in self.drawn(seed, block):
-            step[start:stop].add_(values, alpha=weight)
+            total[start:stop].add_(values, alpha=weight)
 
-    def _factors(self, seed: int, block: int, part: DrawnPart) -> Factors | Tensor:
-        numbers = self._draw(seed, block, part.drawn, part.drawn + part.numbers(self.rank), self.device)
-        numbers = numbers.to(self.dtype)
-        if part.matrix is None:
-            return numbers
-        rows, columns = part.matrix
-        u_mr, z_nr = numbers.split([rows * self.rank, columns * self.rank])
-        if self.rank > 1:
-            u_mr = u_mr.div(u_mr.new_tensor(math.sqrt(self.rank)))  # by a number, a GPU multiplies with its inverse
-        return Factors(u_mr.view(rows, self.rank), z_nr.view(columns, self.rank))
+    def scalars(self, gradient_CD: Tensor, seeds_Q: Sequence[int], block: int) -> Tensor:
+        """<g_c, v_q,m> of C gradients of a block and all directions: (C, Q), float64."""
+        total_CQ = gradient_CD.new_zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64)
+        for at in range(0, len(seeds_Q), self.together):
+            seeds_K = [int(seed) for seed in seeds_Q[at : at + self.together]]
+            total_CK = total_CQ[:, at : at + len(seeds_K)]
+            if self.kind.low_rank:
+                for part, u_Km, z_Kn in self._factors(seeds_K, block):
+                    g_Cmn = gradient_CD[:, part.start : part.stop].view(-1, part.rows, part.columns)
+                    total_CK += ((u_Km @ g_Cmn) * z_Kn).sum(dim=2)
+            else:
+                for start, stop, v_KS in self.side_by_side(seeds_K, block):
+                    total_CK += gradient_CD[:, start:stop] @ v_KS.t()
+        return total_CQ
+
+    def factors(self, seeds_Q: Sequence[int], block: int) -> dict[int, Factors]:
+        """Of a low-rank kind: u_q and z_q of each parameter of the block, by where it starts in the block's vector."""
+        return {factors.part.start: factors for factors in self._factors([int(seed) for seed in seeds_Q], block)}
+
+    def _factors(self, seeds_Q: Sequence[int], block: int) -> list[Factors]:
+        parts = self._parts_M[block]
+        count = parts[-1].drawn + parts[-1].numbers if parts else 0
+        signs_QS = noise.drawn_together(self._draw, seeds_Q, block, count, self.device).to(self.dtype)
+        return [factors_of(part, signs_QS) for part in parts]
 
     def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
         """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's."""
-        if not self.kind.low_rank:
+        if self.kind.low_rank:
+            for part, u_1m, z_1n in self._factors([seed], block):
+                yield part.start, part.stop, torch.outer(u_1m[0], z_1n[0]).view(-1)
+        else:
             for start, stop in self._pieces(block):
                 yield start, stop, self._piece(seed, block, start, stop)
-            return
-        for part in self._parts_M[block]:
-            drawn = self._factors(seed, block, part)
-            if isinstance(drawn, Tensor):
-                yield part.start, part.stop, drawn
-            else:
-                for first, last, values in drawn.pieces(self._step):
-                    yield part.start + first, part.start + last, values
 
     @property
     def together(self) -> int:
@@ -190,7 +219,6 @@ def directions_of(network: Blocks, settings: Settings) -> Directions:
     return Directions(
         settings.direction,
         network.shapes_M,
-        rank=settings.rank,
         dtype=network.dtype,
         device=network.device,
     )

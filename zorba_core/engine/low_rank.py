@@ -1,75 +1,96 @@
-"""Low-rank directions: of each weight matrix a sum of r products of two random vectors, of each vector all of it.
+"""Low-rank directions: of each weight matrix a product of two vectors of signs, of each vector all its signs.
 
-    v = sum_k u_k z_k^T / sqrt(r)      u_k, z_k standard normal; every number of v has mean 0 and variance 1
+    v = u z^T        u, z in {-1, +1}, so that every number of v is a sign too and its norm is sqrt(d)
 
-So a block's direction takes r (m + n) random numbers for a matrix of m x n in place of m n. That such a product is as
-good a direction as any is what Eggroll shows (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025).
+A direction then takes m + n random bits for a matrix of m x n in place of m n. That such a product is as good a
+direction as any is what Eggroll shows (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025). No direction is
+ever written out where sums and products of many are wanted:
 
-The numbers of a block stand in the noise drawn for it one parameter after another: the rows of U (m x r), then those
-of Z (n x r), for a matrix; a vector's own numbers for a vector.
+- the scalar of a gradient G is <G, v> = u^T G z, and of a linear layer's G = dy^T x it is sum_p (dy_p u) (x_p z);
+- a round's step is sum_q rho_q u_q z_q^T = (diag(rho) U)^T Z, one matrix product for each matrix.
 
-Shapes: m rows and n columns of a matrix, r rank, D_m parameters of a block.
+**One set of bits.** A product of matrices adds in an order that depends on device, library and threads. So the rho are
+rounded first, to multiples of a power of two so large that no sum of them needs more bits than a float has
+(:func:`with_exact_sums`): then every order of addition gives the same bits. Of Q = 200 scalars that keeps 16 bits or
+more of the largest, far more than the estimate is worth.
+
+The signs of a block stand in the noise drawn for it one parameter after another: u, then z, for a matrix; its own for a
+vector.
+
+Shapes: m rows and n columns of a matrix, Q directions, D_m parameters of a block.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class DrawnPart:
-    """One parameter's place in its block's vector, ``start`` to ``stop``, and in the noise drawn for the block, from
-    ``drawn`` on."""
+class Part:
+    """One parameter: where it begins in the block's vector (``start``) and in the block's signs (``drawn``)."""
 
     start: int
-    stop: int
+    rows: int  # 1 for a vector
+    columns: int
     drawn: int
-    matrix: tuple[int, int] | None  # rows and columns; None where every number is drawn
+    is_matrix: bool
 
-    def numbers(self, rank: int) -> int:
-        """How many numbers are drawn for it."""
-        return self.stop - self.start if self.matrix is None else rank * sum(self.matrix)
+    @property
+    def stop(self) -> int:
+        return self.start + self.rows * self.columns
+
+    @property
+    def numbers(self) -> int:
+        """How many signs are drawn for it."""
+        return self.columns + (self.rows if self.is_matrix else 0)
 
 
-def parts_of(shapes: Sequence[Shape], rank: int) -> tuple[DrawnPart, ...]:
+class Factors(NamedTuple):
+    """A parameter's part of Q directions, u_q z_q^T."""
+
+    part: Part
+    u_Qm: Tensor  # ones, (Q, 1), for a vector
+    z_Qn: Tensor
+
+
+def parts_of(shapes: Sequence[Shape]) -> tuple[Part, ...]:
     """The parameters of a block, given their shapes in its order."""
-    parts: list[DrawnPart] = []
+    parts: list[Part] = []
     start = drawn = 0
     for shape in shapes:
-        size = math.prod(shape)
-        matrix = (shape[0], size // shape[0]) if len(shape) > 1 else None
-        part = DrawnPart(start, start + size, drawn, matrix)
-        parts.append(part)
-        start, drawn = part.stop, drawn + part.numbers(rank)
+        size, is_matrix = math.prod(shape), len(shape) > 1
+        rows = shape[0] if is_matrix else 1
+        parts.append(Part(start, rows, size // max(rows, 1), drawn, is_matrix))
+        start, drawn = parts[-1].stop, drawn + parts[-1].numbers
     return tuple(parts)
 
 
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """A matrix's direction, U Z^T."""
+def factors_of(part: Part, signs_QS: Tensor) -> Factors:
+    """A parameter's factors, given all signs of its block."""
+    own_QS = signs_QS[:, part.drawn : part.drawn + part.numbers]
+    if not part.is_matrix:
+        return Factors(part, own_QS.new_ones(len(own_QS), 1), own_QS)
+    return Factors(part, own_QS[:, : part.rows], own_QS[:, part.rows :])
 
-    u_mr: Tensor  # already divided by sqrt(r)
-    z_nr: Tensor
 
-    def rows(self, first: int, last: int) -> Tensor:
-        """Rows first..last-1 of U Z^T, (last - first) n numbers. Each is summed in the order of k, multiplied and then
-        added, so that every device and thread count has the same bits."""
-        u_mr = self.u_mr[first:last]
-        values = u_mr[:, :1] * self.z_nr[:, 0]
-        for k in range(1, u_mr.shape[1]):
-            values.add_(u_mr[:, k : k + 1] * self.z_nr[:, k])
-        return values.view(-1)
+def with_exact_sums(rho_Q: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """The rho, rounded so that every sum of them, each taken with any sign and in any order, is exact in ``dtype``.
 
-    def pieces(self, most: int) -> Iterator[tuple[int, int, Tensor]]:
-        """U Z^T as a vector, in pieces of whole rows and about ``most`` numbers: first, last and values of each."""
-        rows, columns = len(self.u_mr), len(self.z_nr)
-        step = max(1, most // columns)
-        for first in range(0, rows, step):
-            last = min(first + step, rows)
-            yield first * columns, last * columns, self.rows(first, last)
+    They become whole multiples of a power of two whose sum of absolute values is at most 2**p of it, where p is the
+    number of bits of a float of that type (24, 53).
+    """
+    bits = 1 - round(math.log2(torch.finfo(dtype).eps))
+    total = math.fsum(np.abs(rho_Q))
+    if not 0 < total < math.inf:
+        return rho_Q
+    step = math.ldexp(1.0, math.frexp(total)[1] + 1 - bits)  # total < 2**exponent; one bit for the rounding
+    return np.round(rho_Q / step) * step

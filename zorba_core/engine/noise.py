@@ -70,6 +70,16 @@ def normals(seed: int, block: int, start: int, stop: int, device: torch.device |
     return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device))
 
 
+def drawn_together(
+    draw: Callable[..., Tensor], seeds_K: Sequence[int], block: int, count: int, device: torch.device | str = "cpu"
+) -> Tensor:
+    """The first ``count`` numbers of a block for each of K seeds: float32, (K, count)."""
+    if torch.device(device).type == "cpu" and draw in (signs, normals) and count:
+        room = torch.empty(len(seeds_K) * -(-count // 8) * 8)
+        return SideBySide(draw, seeds_K, block, 0, count).look_up(0, count, room)
+    return torch.stack([draw(seed, block, 0, count, device) for seed in seeds_K])
+
+
 class SideBySide:
     """Signs or normals of K seeds, bit for bit those of :func:`signs` and :func:`normals`, of elements start..stop-1 of
     a block on the CPU: their random bits are drawn at once, and looked up a slice at a time.

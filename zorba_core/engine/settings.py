@@ -64,8 +64,6 @@ class Settings(Checked):
     """Folder of saved adapters to begin from; default: new ones, which change nothing yet."""
     direction: Annotated[str, OneOf(DIRECTIONS.meanings)] = "gaussian"
     """{choices}."""
-    rank: int = Field(1, ge=1, le=MAX_RANK)
-    """Of low-rank directions: products of two vectors for each matrix, r."""
     estimator: Annotated[str, OneOf(ESTIMATORS.meanings)] = "cohort"
     """How scalars are computed. {choices}."""
     inactive: Literal["frozen", "dropped"] = "frozen"
@@ -113,11 +111,6 @@ class Settings(Checked):
             )
         if not facts.first_order and self.directions < 1:
             raise InvalidInputError(f"directions is {self.directions}; it must be at least 1")
-        if self.rank != 1 and not DIRECTIONS[self.direction].low_rank:
-            raise InvalidInputError(
-                f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
-                "direction low-rank"
-            )
         of_adapters = (self.lora_rank, self.lora_alpha, self.lora_targets, self.adapter)
         if self.train != "lora" and of_adapters != (_LORA_RANK, None, "", ""):
             raise InvalidInputError(

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.aggregation import average_per_block, shared_step
+from zorba_core.engine.aggregation import average_per_block
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
@@ -158,7 +158,7 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
         taking_part, seeds_U, rho_bar_MU = len(clients), seeds_Q, average_per_block(exact_NQ, A_MN)
 
     def step_of(m: int) -> torch.Tensor:
-        return shared_step(network.block_weights(m), m, rho_bar_MU[m], seeds_U, directions)
+        return directions.step(rho_bar_MU[m], seeds_U, m)
 
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5

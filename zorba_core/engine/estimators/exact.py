@@ -8,17 +8,20 @@ numbers of a client cost about three forward passes, whatever Q is. Preflight re
 a run's mu are from these scalars.
 
 A backward pass adds up what all rows want of a weight. To keep clients apart while their rows go through the blocks
-together, each layer's input and the gradient of its output are watched: the client's gradient of a linear layer is the
-product of the two over the client's own rows. Clients of a *group* go through the blocks together; directions are drawn
-once for a *share* of groups, whose gradients are held in one table a block.
+together, each layer's input x and the gradient dy of its output are watched: the client's gradient of a linear layer is
+dy^T x over the client's own rows. Clients of a *group* go through the blocks together; directions are drawn once for a
+*share* of groups, whose gradients are held in one table a block.
 
-Shapes: M blocks, N clients, Q directions, C clients of a share, R rows of a group, P positions of these rows, D_m
-parameters of block m, K directions side by side, S elements of a piece of a block.
+Along low-rank directions u z^T no gradient is made: the scalar of a linear layer is sum_p (dy_p u) (x_p z).
+
+Shapes: M blocks, N clients, Q directions, C clients of a share or group, R rows of a group, P positions of these rows,
+D_m parameters of block m, I inputs and O outputs of a layer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -33,7 +36,7 @@ from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.products import put_product
+from zorba_core.engine.products import linear, put_product
 from zorba_core.engine.rows import Rows
 
 TABLE_BYTES = 2**29  # of the gradients that are held at once, unless a single client's are more
@@ -64,33 +67,96 @@ def estimate_exact(
     if inactive == "dropped":  # makes the block without weights now: later it would be a copy of a watched one
         network.run_block_without_weights(network.embed(batches_N[0].token_ids_RL[:1]))
     layers_M = _layers(network)
-    for share in _shares(network, batches_N, together=layers_M is not None):
+    at_once = directions.kind.low_rank and layers_M is not None
+    for share in _shares(network, batches_N, together=layers_M is not None, tables=not at_once):
         clients = list(itertools.chain(*share))
-        table_MCD = [network.block_weights(m).new_zeros(len(clients), size) for m, size in enumerate(network.sizes_M)]
+        active_MC = A_MN[:, clients]
+        watch = (_ScalarsAtOnce if at_once else _Gradients)(network, active_MC, seeds_Q, directions)
         for group in share:
-            start = clients.index(group[0])
-            table_M = [table_CD[start : start + len(group)] for table_CD in table_MCD]
+            watch.begin(clients.index(group[0]))
             batches_C, A_MC = [batches_N[n] for n in group], A_MN[:, group]
-            loss_N[group] = _add_gradients(network, layers_M, batches_C, A_MC, inactive, table_M)
-        for m, table_CD in enumerate(table_MCD):
-            if A_MN[m, clients].any():
-                rho_NQ[clients] += _scalars_along(table_CD, m, seeds_Q, directions)
+            loss_N[group] = _backward(network, layers_M, batches_C, A_MC, inactive, watch)
+        rho_NQ[clients] = watch.scalars()
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
 
 
-def _scalars_along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
-    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64."""
-    total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
-    for at in range(0, len(seeds_Q), directions.together):
-        seeds_K = [int(seed) for seed in seeds_Q[at : at + directions.together]]
-        for start, stop, v_KS in directions.side_by_side(seeds_K, block):
-            total_CQ[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
-    return total_CQ.cpu().numpy()
+Own = Sequence[tuple[int, slice]]  # clients of a group that activate the block, and their positions
 
 
-def _shares(network: Blocks, batches_N: Sequence[Rows], *, together: bool) -> list[list[list[int]]]:
-    """The clients, those with the longest rows first, in shares of groups. ``together``: of several clients each."""
-    most = max(1, TABLE_BYTES // (sum(network.sizes_M) * network.dtype.itemsize))  # clients of a share
+class _Gradients:
+    """The gradients of a share's clients, block by block, and in the end their scalars."""
+
+    def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
+        self.dtype = network.dtype
+        self._active_MC, self._seeds_Q, self._directions = active_MC, seeds_Q, directions
+        count = active_MC.shape[1]
+        self._table_MCD = [network.block_weights(m).new_zeros(count, size) for m, size in enumerate(network.sizes_M)]
+
+    def begin(self, first: int) -> None:
+        """The next group's clients stand in the share from ``first`` on."""
+        self._first = first
+
+    def add_matrix(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
+        """The gradient of a parameter is left^T right over a client's positions."""
+        size = left_PA.shape[1] * right_PB.shape[1]
+        for c, positions in own:
+            gradient = self._table_MCD[block][self._first + c, start : start + size].view(left_PA.shape[1], -1)
+            put_product(gradient, left_PA[positions], right_PB[positions])
+
+    def add_vector(self, block: int, start: int, wanted_PO: Tensor, own: Own) -> None:
+        """The gradient of a parameter is the sum over a client's positions."""
+        for c, positions in own:
+            self._table_MCD[block][self._first + c, start : start + wanted_PO.shape[1]] += wanted_PO[positions].sum(0)
+
+    def add_whole(self, block: int, gradient_D: Tensor) -> None:
+        """The gradient of a block, of a group of one client."""
+        self._table_MCD[block][self._first] = gradient_D
+
+    def scalars(self) -> np.ndarray:
+        """rho of the share's clients and all directions: (C, Q), float64."""
+        total_CQ = np.zeros((self._active_MC.shape[1], len(self._seeds_Q)))
+        for m, table_CD in enumerate(self._table_MCD):
+            if self._active_MC[m].any():
+                total_CQ += self._directions.scalars(table_CD, self._seeds_Q, m).cpu().numpy()
+        return total_CQ
+
+
+class _ScalarsAtOnce:
+    """The scalars of a share's clients along low-rank directions, without their gradients."""
+
+    def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
+        self.dtype = network.dtype
+        shape = active_MC.shape[1], len(seeds_Q)
+        self._total_CQ = torch.zeros(shape, dtype=torch.float64, device=network.device)
+        self._factors_of = functools.lru_cache(1)(partial(directions.factors, seeds_Q))  # blocks come one by one
+
+    def begin(self, first: int) -> None:
+        self._first = first
+
+    def add_matrix(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
+        _, u_QA, z_QB = self._factors_of(block)[start]
+        if sum(positions.stop - positions.start for _, positions in own) < len(left_PA):
+            left_PA, right_PB = (torch.cat([side[positions] for _, positions in own]) for side in (left_PA, right_PB))
+        product_PQ = linear(left_PA, u_QA).mul_(linear(right_PB, z_QB))
+        parts = product_PQ.split([positions.stop - positions.start for _, positions in own])
+        for (c, _), part_PQ in zip(own, parts, strict=True):
+            self._total_CQ[self._first + c] += part_PQ.sum(0, dtype=torch.float64)
+
+    def add_vector(self, block: int, start: int, wanted_PO: Tensor, own: Own) -> None:
+        _, _, z_QO = self._factors_of(block)[start]
+        gradient_CO = torch.stack([wanted_PO[positions].sum(0) for _, positions in own])
+        for (c, _), rho_Q in zip(own, linear(gradient_CO, z_QO), strict=True):
+            self._total_CQ[self._first + c] += rho_Q
+
+    def scalars(self) -> np.ndarray:
+        return self._total_CQ.cpu().numpy()
+
+
+def _shares(network: Blocks, batches_N: Sequence[Rows], *, together: bool, tables: bool) -> list[list[list[int]]]:
+    """The clients, those with the longest rows first, in shares of groups. ``together``: of several clients each;
+    ``tables``: each client of a share has a table."""
+    # Clients of a share.
+    most = max(1, TABLE_BYTES // (sum(network.sizes_M) * network.dtype.itemsize)) if tables else len(batches_N)
     positions = _POSITIONS_CPU if network.device.type == "cpu" else _POSITIONS_ELSEWHERE
     shares: list[list[list[int]]] = []
     longest = group_rows = 0
@@ -107,18 +173,18 @@ def _shares(network: Blocks, batches_N: Sequence[Rows], *, together: bool) -> li
     return shares
 
 
-def _add_gradients(
+def _backward(
     network: Blocks,
     layers_M: Sequence[Layers] | None,
     batches_C: Sequence[Rows],
     A_MC: np.ndarray,
     inactive: Inactive,
-    table_M: Sequence[Tensor],
+    watch: _Gradients | _ScalarsAtOnce,
 ) -> np.ndarray:
-    """F_n of a group, (C,), float64. The clients' gradients are added to the tables, (C, D_m) for each block.
+    """F_n of a group, (C,), float64. ``watch`` gets each layer's input and the gradient of its output.
 
     Args:
-        layers_M: to watch; None where autograd is to give the gradient of a single client.
+        layers_M: the layers of each block; None where autograd is to give the gradient of a single client.
     """
     rows, blocks = batches_C[0].joined(batches_C, network.device), range(network.num_blocks)
     rows_C, examples_C = [len(batch.token_ids_RL) for batch in batches_C], [len(batch) for batch in batches_C]
@@ -130,8 +196,8 @@ def _add_gradients(
     ]
     with contextlib.ExitStack() as stack:
         for m in blocks[first:]:
-            if layers_M is not None:
-                stack.enter_context(_watched(layers_M[m], partial(_add_of_layer, rows_C, A_MC[m], table_M[m])))
+            if layers_M is not None and A_MC[m].any():
+                stack.enter_context(_watched(layers_M[m], partial(_add_layer, watch, m, rows_C, A_MC[m])))
             for parameter in parameters_M[m]:
                 stack.callback(parameter.requires_grad_, False)
                 parameter.requires_grad_(True)
@@ -150,7 +216,7 @@ def _add_gradients(
                 gradients = iter(torch.autograd.grad(loss, wanted, materialize_grads=True)[1:])
             for m in blocks[first:]:
                 if parameters_M[m]:
-                    torch.cat([next(gradients).reshape(-1) for _ in parameters_M[m]], out=table_M[m][0])
+                    watch.add_whole(m, torch.cat([next(gradients).reshape(-1) for _ in parameters_M[m]]))
     return np.bincount(
         np.repeat(np.arange(len(batches_C)), examples_C), loss_E.detach().cpu().numpy(), minlength=len(batches_C)
     )
@@ -202,31 +268,34 @@ def _watched(layers: Layers, add: Callable[[nn.Module, Starts, Tensor, Tensor], 
         yield
 
 
-def _add_of_layer(
+def _add_layer(
+    watch: _Gradients | _ScalarsAtOnce,
+    block: int,
     rows_C: Sequence[int],
     active_C: np.ndarray,
-    table_CD: Tensor,
     layer: nn.Module,
     starts: Starts,
     x: Tensor,
     dy: Tensor,
 ) -> None:
-    """Add to the clients' gradients what their own rows want of a layer."""
-    x_PI, dy_PO = (part.flatten(0, -2).to(table_CD.dtype) for part in (x, dy))
-    linear = isinstance(layer, nn.Linear | Conv1D)
-    wanted_PO = {} if linear or "weight" not in starts else {"weight": dy_PO * _slope(layer, x_PI)}
-    stop, positions = 0, len(x_PI) // sum(rows_C)  # of a row
-    for c, rows in enumerate(rows_C):
-        own = slice(stop, stop + rows * positions)
-        stop = own.stop
-        for name, start in starts.items() if active_C[c] else ():
-            shape = layer.get_parameter(name).shape
-            gradient = table_CD[c, start : start + shape.numel()].view(shape)
-            if linear and name == "weight":
-                left, right = (x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)
-                put_product(gradient, left[own], right[own])
-            else:
-                gradient.add_(wanted_PO.get(name, dy_PO)[own].sum(dim=0))
+    """Hand over the gradients of a layer's parameters, for the clients that activate its block."""
+    x_PI, dy_PO = (part.flatten(0, -2).to(watch.dtype) for part in (x, dy))
+    positions, stops = len(x_PI) // sum(rows_C), np.cumsum(rows_C)  # of a row
+    own = [
+        (c, slice((stop - rows) * positions, stop * positions))
+        for c, (rows, stop) in enumerate(zip(rows_C, stops.tolist(), strict=True))
+        if active_C[c]
+    ]
+    if not own:
+        return
+    linear_layer = isinstance(layer, nn.Linear | Conv1D)
+    for name, start in starts.items():
+        if name != "weight":
+            watch.add_vector(block, start, dy_PO, own)
+        elif linear_layer:
+            watch.add_matrix(block, start, *((x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)), own)
+        else:
+            watch.add_vector(block, start, dy_PO * _slope(layer, x_PI), own)
 
 
 def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:
