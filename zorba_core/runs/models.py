@@ -20,7 +20,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError, first_line, i
 from zorba_core.vram import ModelSpec, spec_from_config
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MODELS_VARIABLE = "ZORBA_MODELS"
 # The command that brings each model here.
@@ -112,26 +112,6 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     from transformers import AutoTokenizer
 
     return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
-
-
-def load_config(name_or_path: str | os.PathLike[str]) -> PretrainedConfig:
-    """The model's config.
-
-    Raises:
-        InvalidInputError, MissingDataError: as :func:`resolve_model`; or it cannot be had or read.
-    """
-    from transformers import AutoConfig
-
-    return _load(name_or_path, "config", AutoConfig.from_pretrained)
-
-
-def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:
-    """The longest sequence that the model was made for, where its config says so.
-
-    Raises:
-        InvalidInputError, MissingDataError: as :func:`load_config`.
-    """
-    return getattr(load_config(name_or_path), "max_position_embeddings", None)
 
 
 def hub_spec(source: str) -> ModelSpec:
