@@ -21,7 +21,6 @@ from zorba_core.data.encode import (
     encode,
     encode_prompts,
     head_tokens,
-    label_token_ids,
     label_tokens,
     with_label_words,
 )
@@ -103,7 +102,7 @@ def test_a_sequence_too_short_for_the_prompt_names_the_length_that_is_needed(tok
 def test_every_label_and_donor_word_is_one_token_of_the_base_tokenizer(name, tokenizer):
     task = get_task(name)
     for words in (task.label_words, DONOR_WORDS[name]):
-        ids = label_token_ids(task, tokenizer, words)
+        ids = head_tokens(with_label_words(task, words), tokenizer)
         assert [tokenizer.decode([token]) for token in ids] == [" " + word.lower() for word in words]
 
 
@@ -199,21 +198,6 @@ def test_rows_that_cannot_be_are_one_clear_line(tiny_tokenizer, task, frame, seq
     with pytest.raises(InvalidInputError, match=says) as caught:
         encode(task, frame, tiny_tokenizer, seq_len)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("task", "words", "says"),
-    [
-        (REVIEWS, ("good", " "), "a label word is empty"),
-        (REVIEWS, ("good",), "2 different label words"),
-        (REVIEWS, ("good", "good"), "2 different label words"),
-        (QUESTIONS, ("good", "bad"), "questions is of kind text and has no label words"),
-        (REVIEWS, ("zyzzyva", "good"), r"splits the label word 'zyzzyva' into \["),
-    ],
-)
-def test_label_words_that_cannot_be_are_refused(tokenizer, task, words, says):
-    with pytest.raises(InvalidInputError, match=says):
-        label_token_ids(task, tokenizer, words)
 
 
 def test_a_tokenizer_without_an_end_is_refused_for_text(tiny_tokenizer):

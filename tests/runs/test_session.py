@@ -104,7 +104,7 @@ def test_a_failure_of_any_kind_leaves_no_summary(tiny_opt_folder, tmp_path, fail
         ({"dataset": "mnist"}, InvalidInputError, "unknown dataset 'mnist'"),
         ({"model": "no-such-model"}, InvalidInputError, "unknown model 'no-such-model'"),
         ({"label_words": ["good", "goodness"]}, InvalidInputError, r"begins \(or is\) the label word"),
-        ({"label_words": ["good"]}, InvalidInputError, "needs 2 different label words"),
+        ({"label_words": ["good"]}, InvalidInputError, "2 labels need 2 different label words"),
         ({"alpha": -1.0}, InvalidInputError, "alpha"),
         ({"alpha": float("nan")}, InvalidInputError, "alpha"),
         ({"name": "../escape"}, InvalidInputError, "run name"),

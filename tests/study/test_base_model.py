@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from zorba_core.cli import build_app
-from zorba_core.data.encode import encode, label_token_ids
+from zorba_core.data.encode import encode, head_tokens, with_label_words
 from zorba_core.data.load import load
 from zorba_core.data.task import TASKS
 from zorba_core.engine.blocks import Blocks
@@ -29,7 +29,7 @@ def made(tmp_path_factory):
 def recomputed(source, task_name, words):
     task, tokenizer = TASKS[task_name], load_tokenizer(source)
     rows = encode(task, load(task_name, TASKS[task_name].rows.evaluation_split), tokenizer, 64)
-    return accuracy(load_model(source), rows, label_token_ids(task, tokenizer, words))
+    return accuracy(load_model(source), rows, head_tokens(with_label_words(task, words), tokenizer))
 
 
 def test_a_model_that_another_process_made_meanwhile_is_kept(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_opt_mini_is_a_small_opt_of_twelve_blocks_with_whole_label_words(root):
     for name, taught in facts["tasks"].items():
         assert taught["label_words"] == list(TASKS[name].label_words)
         assert facts["tasks"][name]["donor_words"] == list(DONOR_WORDS[name])
-        label_token_ids(TASKS[name], tokenizer)
+        assert len(head_tokens(TASKS[name], tokenizer)) == TASKS[name].num_classes
 
 
 def test_opt_mini_knows_toy_reviews_in_donor_words_and_starts_near_chance_in_label_words(root):
@@ -199,7 +199,7 @@ def test_llama_mini_is_another_small_base_with_whole_label_words(root):
     assert facts["weights_sha256"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     for name, taught in facts["tasks"].items():
         assert taught["label_words"] == list(TASKS[name].label_words)
-        label_token_ids(TASKS[name], tokenizer)
+        assert len(head_tokens(TASKS[name], tokenizer)) == TASKS[name].num_classes
     toy = facts["tasks"]["toy-reviews"]
     assert recomputed("llama-mini", "toy-reviews", toy["donor_words"]) == pytest.approx(
         toy["donor_accuracy"], abs=0.005

@@ -13,7 +13,6 @@ _HOME = {
     "dirichlet_partition": "divide",
     "encode": "encode",
     "get_task": "task",
-    "label_token_ids": "encode",
 }
 
 __all__ = [*_HOME]

@@ -24,21 +24,13 @@ if TYPE_CHECKING:
 
 
 def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
-    """The task with these label words, and without the prior of its former ones; the task itself where there are none,
-    or they are its own.
+    """The task with these label words, and without the prior of its former ones; None: the task as it is.
 
     Raises:
-        InvalidInputError: the number of words is not C, or two are the same.
+        InvalidInputError: the words are not C different ones, or the task has no labels.
     """
-    if words is None or tuple(words) == task.label_words:
-        return task
-    if task.kind != "labels":
-        raise InvalidInputError(f"task {task.name} is of kind {task.kind} and has no label words; leave them out")
-    if not all(word.strip() for word in words):
-        raise InvalidInputError(f"task {task.name}: a label word is empty, in {list(words)}; leave no comma too many")
-    if len(words) != task.num_classes or len(set(words)) != len(words):
-        raise InvalidInputError(f"task {task.name} needs {task.num_classes} different label words, got {list(words)}")
-    return replace(task, label_words=tuple(words), prior=())
+    same = words is None or tuple(words) == task.label_words
+    return task if same else replace(task, label_words=tuple(words), prior=())
 
 
 def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
@@ -62,29 +54,6 @@ def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[in
             "which could then never be chosen; choose label words none of which begins another"
         )
     return tokens
-
-
-def label_token_ids(
-    task: Task, tokenizer: PreTrainedTokenizerBase, words: tuple[str, ...] | None = None
-) -> torch.Tensor:
-    """Token id of each class's answer where all are one token, int64 of shape (C,).
-
-    Args:
-        words: other answers than ``task.label_words``, one per class.
-
-    Raises:
-        InvalidInputError: the number of words is not C, two are the same, or the tokenizer splits one.
-    """
-    task = with_label_words(task, words)
-    tokens = label_tokens(task, tokenizer)
-    for word, pieces in zip(task.label_words, tokens, strict=True):
-        if len(pieces) != 1:
-            shown = [tokenizer.convert_ids_to_tokens(piece) for piece in pieces]
-            raise InvalidInputError(
-                f"task {task.name}: the tokenizer splits the label word {word!r} into {shown}; "
-                "here a label word must be one token, choose other label words for this model"
-            )
-    return torch.tensor([pieces[0] for pieces in tokens], dtype=torch.int64)
 
 
 def head_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:

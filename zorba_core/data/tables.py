@@ -14,7 +14,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,6 @@ _SEPARATORS = (",", ";", "\t", "|")
 _MOST_BYTES = 2**30  # a text file takes about four times its size while it is read
 _MANY_WORDS = 4  # a header's names have fewer
 csv.field_size_limit(2**30)  # the default refuses a text of 131,073 characters
-
-Record = tuple[int, list[str]]  # the line on which it begins, and its cells
-
-
-@functools.lru_cache(maxsize=8)
-def _read_once(path: Path, encoding: str, stamp: tuple[int, int]) -> pd.DataFrame:
-    return _READERS[path.suffix.lower()](path, encoding)
 
 
 def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.DataFrame:
@@ -70,6 +63,11 @@ def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.Data
     return copy
 
 
+@functools.lru_cache(maxsize=8)
+def _read_once(path: Path, encoding: str, stamp: tuple[int, int]) -> pd.DataFrame:
+    return _READERS[path.suffix.lower()](path, encoding)
+
+
 def _check_kind(path: Path) -> None:
     kind = path.suffix.lower()
     if kind not in KINDS:
@@ -77,10 +75,15 @@ def _check_kind(path: Path) -> None:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell says nothing: empty, blanks, missing, or a NaN, which some programs write as a word."""
+    """Does a cell say nothing: empty, blanks, missing, or a NaN, which some programs write as a word?"""
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
+
+
+def plain_values(column: pd.Series) -> list[Any]:
+    """A column of any pandas type as Python's own values."""
+    return [value.item() if isinstance(value, np.generic) else value for value in column.astype(object)]
 
 
 def place(path: str | os.PathLike[str], index: Any) -> str:
@@ -100,7 +103,10 @@ def text_of_file(path: Path, encoding: str = "utf-8") -> str:
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     try:
-        text = _decoded(content, encoding)
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode(encoding)
     except LookupError:
         raise InvalidInputError(f"{path}: unknown encoding {encoding!r}; name one such as utf-8 or cp1252") from None
     except UnicodeDecodeError as error:
@@ -114,15 +120,6 @@ def text_of_file(path: Path, encoding: str = "utf-8") -> str:
     if "\0" in text:
         raise InvalidInputError(f"{path}: a binary file; give a table: {', '.join(KINDS)}")
     return text
-
-
-def _decoded(content: bytes, encoding: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        if encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
-            raise
-    return content.decode(encoding)
 
 
 def _read_csv(path: Path, encoding: str) -> pd.DataFrame:
@@ -160,38 +157,24 @@ def _separator_of(text: str) -> str:
     return max(_SEPARATORS, key=columns)
 
 
-def _records(path: Path, text: str, separator: str) -> list[Record]:
-    """Every record that is not empty. A TSV in which quotes are plain characters, as many programs write it, is seen by
-    its lines: all have the header's cells, and quotes would join some of them."""
-    try:
-        quoted = _split(text, separator, csv.QUOTE_MINIMAL)
-    except csv.Error as error:
-        quoted, problem = [], error
-    if separator == "\t":
-        plain = _split(text, separator, csv.QUOTE_NONE)
-        if len({len(cells) for _, cells in plain}) == 1 < len(plain[0][1]) and len(plain) != len(quoted):
-            return plain
-    if not quoted:
-        line, reason = problem.args
-        reason = "a quote is opened and not closed" if "end of data" in reason else reason
-        raise InvalidInputError(
-            f"{path.name}, line {line}: not CSV ({reason}); double every quote within a quoted text"
-        ) from None
-    return quoted
-
-
-def _split(text: str, separator: str, quoting: int) -> list[Record]:
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, quoting=quoting, strict=True, skipinitialspace=True
-    )
-    records, line = [], 1
+def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
+    """Every record that is not empty, with the line on which it begins. In a TSV of many programs quotes are plain
+    characters: there each line has as many cells as the header, and quotes would join some of the lines."""
+    records, line, problem = [], 1, None
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
     try:
         for cells in reader:
-            if cells:
-                records.append((line, cells))
+            records += [(line, cells)] if cells else []
             line = reader.line_num + 1
     except csv.Error as error:
-        raise csv.Error(line, str(error)) from None
+        problem = "a quote is opened and not closed" if "end of data" in str(error) else str(error)
+    if separator == "\t":
+        lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
+        plain = [(number, cells.split("\t")) for number, cells in lines if cells]
+        if len({len(cells) for _, cells in plain}) == 1 < len(plain[0][1]) and (problem or len(plain) != len(records)):
+            return plain
+    if problem:
+        raise InvalidInputError(f"{path.name}, line {line}: not CSV ({problem}); double every quote within quotes")
     return records
 
 
@@ -235,7 +218,7 @@ def _read_json(path: Path, encoding: str) -> pd.DataFrame:
 
 
 def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
-    """A column for each field of any object; None where an object lacks it, which matters where a task reads it."""
+    """A column for each field of any object; None where an object does not have it."""
     for number, value in objects:
         if not isinstance(value, dict):
             where = place(path, number)
@@ -247,15 +230,14 @@ def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
 def _read_parquet(path: Path, encoding: str) -> pd.DataFrame:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            table = file.read()
+            return _of_arrow(path, file.read())
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidInputError(f"{path} cannot be read as Parquet: {first_line(error)}") from None
-    return _of_arrow(path, table)
 
 
 def _read_arrow_folder(folder: Path) -> pd.DataFrame:
-    """A ``Dataset``, or the training split of a ``DatasetDict``. The files name themselves in ``state.json``: others,
-    which ``map`` leaves beside them, are no rows."""
+    """A ``Dataset``, or the training split of a ``DatasetDict``. ``state.json`` names its files: others, which ``map``
+    leaves beside them, are no rows."""
     if (folder / "dataset_dict.json").is_file():
         return _read_arrow_folder(folder / "train")
     try:
@@ -271,13 +253,9 @@ def _of_arrow(path: Path, table: pyarrow.Table) -> pd.DataFrame:
     columns = [_values(path, name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
     frame = _frame(path, table.column_names, columns, range(1, table.num_rows + 1))
     described = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = described.get("info", {}).get("features") or {}
-    labels = {name: kind["names"] for name, kind in features.items() if kind.get("_type") == "ClassLabel"}
-    return _with_names(frame, labels)
-
-
-def _with_names(frame: pd.DataFrame, labels: Mapping[str, list[str]]) -> pd.DataFrame:
-    frame.attrs["names"] = {name: [str(label) for label in names] for name, names in labels.items()}
+    features = (described.get("info", {}).get("features") or {}).items()
+    labels = {name: kind["names"] for name, kind in features if kind.get("_type") == "ClassLabel"}
+    frame.attrs["names"] = {name: [*map(str, names)] for name, names in labels.items()}
     return frame
 
 
@@ -306,7 +284,7 @@ def _read_excel(path: Path, encoding: str) -> pd.DataFrame:
     return _frame(path, header, [cells[column].iloc[1:] for column in cells], [row + 1 for row in cells.index[1:]])
 
 
-def _frame(path: Path, header: Sequence[str], columns: Any, index: Sequence[int]) -> pd.DataFrame:
+def _frame(path: Path, header: Sequence[str], columns: Iterable[Iterable[Any]], index: Sequence[int]) -> pd.DataFrame:
     if len(index) == 0:
         raise InvalidInputError(f"{path}: there are no rows")
     names = [name.strip() or f"column {number}" for number, name in enumerate(header, start=1)]
@@ -318,25 +296,20 @@ def _frame(path: Path, header: Sequence[str], columns: Any, index: Sequence[int]
 
 
 _READERS: Mapping[str, Callable[[Path, str], pd.DataFrame]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".txt": _read_csv,
-    ".jsonl": _read_json_lines,
-    ".ndjson": _read_json_lines,
+    **dict.fromkeys((".csv", ".tsv", ".txt"), _read_csv),
+    **dict.fromkeys((".jsonl", ".ndjson"), _read_json_lines),
     ".json": _read_json,
     ".parquet": _read_parquet,
     ".xlsx": _read_excel,
 }
-
-
 KINDS = tuple(_READERS)
 
 
 def check_output(target: str | os.PathLike[str]) -> None:
-    """Refuse, before anything is computed, a file that exists, an unknown kind, or a folder that is not there.
+    """Refuse a target before anything is computed.
 
     Raises:
-        InvalidInputError: one of these.
+        InvalidInputError: a file that exists, of an unknown kind, or in a folder that does not exist.
     """
     target = Path(target)
     _check_kind(target)
@@ -348,22 +321,17 @@ def check_output(target: str | os.PathLike[str]) -> None:
 
 
 def write_table(frame: pd.DataFrame, target: str | os.PathLike[str]) -> None:
-    """Write a table that :func:`read_table` read, with columns behind it, in the target's format."""
+    """Write a table that :func:`read_table` read, with further columns, in the target's format."""
     with atomic_path(target) as path:
         kind = path.suffix.lower()
-        if kind in (".csv", ".tsv", ".txt"):
-            separator = "\t" if kind == ".tsv" else frame.attrs.get("separator", ",")
-            frame.to_csv(path, sep=separator, index=False, lineterminator="\n")
-        elif kind == ".parquet":
+        if kind == ".parquet":
             frame.to_parquet(path, index=False)
         elif kind == ".xlsx":
             frame.to_excel(path, index=False)
+        elif _READERS[kind] is _read_csv:
+            separator = "\t" if kind == ".tsv" else frame.attrs.get("separator", ",")
+            frame.to_csv(path, sep=separator, index=False, lineterminator="\n")
         else:
             rows = [json.dumps(row, ensure_ascii=False, default=str) for row in frame.to_dict("records")]
             text = "[\n" + ",\n".join(rows) + "\n]\n" if kind == ".json" else "\n".join(rows) + "\n"
             path.write_text(text, encoding="utf-8")
-
-
-def plain_values(column: pd.Series) -> list[Any]:
-    """A column of any pandas type as Python's own values."""
-    return [value.item() if isinstance(value, np.generic) else value for value in column.astype(object)]

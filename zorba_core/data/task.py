@@ -215,14 +215,13 @@ class Task:
             yield f"the prompt contains {self.rows.label}, the column of the label; leave it out of prompt and --text"
         if own and not self.label_names:
             return  # to be read from the rows
-        if len(self.label_names) != len(self.label_words) or len(self.label_names) < 2:
-            yield "label_names and label_words differ in number, or are fewer than two"
-        if len(self.label_names) > MAX_LABELS:
-            yield f"{len(self.label_names):,} labels, and at most {MAX_LABELS:,} can be told apart; use kind text"
-        if len({*self.label_words}) < len(self.label_words):
-            yield "label words must all differ"
-        if len(self.prior) not in (0, len(self.label_names)):
-            yield f"prior has {len(self.prior)} numbers and there are {len(self.label_names)} labels"
+        count, words = len(self.label_names), self.label_words
+        if not 2 <= count <= MAX_LABELS:
+            yield f"it has {count:,} labels, and a classification has 2 to {MAX_LABELS:,}; use kind text"
+        if len({*words}) != count or len(words) != count or not all(word.strip() for word in words):
+            yield f"{count} labels need {count} different label words, none of them empty; got {in_short(list(words))}"
+        if len(self.prior) not in (0, count):
+            yield f"prior has {len(self.prior)} numbers and there are {count} labels"
 
     @property
     def counted(self) -> str:

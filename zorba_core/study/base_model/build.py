@@ -19,7 +19,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from zorba_core.data.encode import encode, label_token_ids
+from zorba_core.data.encode import encode, head_tokens, with_label_words
 from zorba_core.data.load import load
 from zorba_core.data.task import TASKS
 from zorba_core.errors import InvalidInputError, in_short
@@ -111,7 +111,7 @@ def _make(
     window_WL = windows(texts, tokenizer, recipe.seq_len, seed)
     log(f"{window_WL.numel():,} tokens of running text; encoding the tasks' base rows")
     prompts = donor_prompts(recipe, tokenizer)
-    donor_ids = {task: label_token_ids(TASKS[task], tokenizer, DONOR_WORDS[task]) for task in task_names}
+    donor_ids = {task: head_tokens(with_label_words(TASKS[task], DONOR_WORDS[task]), tokenizer) for task in task_names}
 
     model = build_model(recipe, len(tokenizer), seed)
     losses = _Losses(recipe, log)
@@ -165,7 +165,7 @@ def _score(
     task = TASKS[task_name]
     split = task.rows.evaluation_split
     rows = encode(task, load(task_name, split), tokenizer, recipe.seq_len)
-    label_ids = label_token_ids(task, tokenizer)
+    label_ids = head_tokens(task, tokenizer)
     base = load(task_name, "base")
     score = {
         "evaluation_split": split,
@@ -176,7 +176,7 @@ def _score(
         "note": base.attrs["note"],
         "label_words": task.label_words,
         "donor_words": DONOR_WORDS[task_name],
-        "donor_accuracy": accuracy(model, rows, label_token_ids(task, tokenizer, DONOR_WORDS[task_name])),
+        "donor_accuracy": accuracy(model, rows, head_tokens(with_label_words(task, DONOR_WORDS[task_name]), tokenizer)),
         "start_accuracy": accuracy(model, rows, label_ids),
         "first_order_steps": recipe.first_order_steps,
     }

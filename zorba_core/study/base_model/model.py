@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM, PreTrainedTokenizerBase
 
-from zorba_core.data.encode import encode, label_token_ids
+from zorba_core.data.encode import encode, head_tokens
 from zorba_core.data.load import load
 from zorba_core.data.task import TASKS, Task
 from zorba_core.engine.rows import Rows
@@ -182,7 +182,7 @@ def first_order_ceiling(
 ) -> None:
     """Fine-tune the blocks of ``model`` in place with exact gradients: federated rows, label words, AdamW."""
     encoded = encode(task, load(task.name, "federated"), tokenizer, recipe.seq_len)
-    head_CH = model.lm_head.weight[label_token_ids(task, tokenizer)].detach().clone()
+    head_CH = model.lm_head.weight[head_tokens(task, tokenizer)].detach().clone()
     blocks = list(blocks_of(model).parameters())
     optimizer = torch.optim.AdamW(blocks, lr=recipe.first_order_lr, weight_decay=0.01)
     steps = recipe.first_order_steps
