@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from app.screens.registry import PAGES
-from tests.app.shown import TRADE_OFF
 from zorba_core.allocation import SOLVERS
 from zorba_core.data.task import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
@@ -17,7 +14,7 @@ from zorba_core.engine.methods.registry import METHODS
 
 ADDED = {
     "cyclic": SOLVERS, "momentum": METHODS, "central": ESTIMATORS, "ternary": DIRECTIONS,
-    "tickets": TASKS, "hello": PAGES,
+    "tickets": TASKS,
 }  # fmt: skip
 
 
@@ -40,12 +37,6 @@ def test_its_code_runs_and_adds_each_part(text, root, monkeypatch, tmp_path, cap
     gap, accuracy = map(float, capsys.readouterr().out.split())
     assert gap >= 0
     assert accuracy == run.summary["final_accuracy"]
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path))
-    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
-    app.query_params["clients"], app.query_params["vectors"] = "9", "10"
-    app.run().switch_page(names["script"]).run()
-    assert not app.exception
-    assert (app.title[0].value, app.main.markdown[-1].value) == ("Hello", "9 clients")
 
 
 def test_it_names_the_group_of_every_registry(text):

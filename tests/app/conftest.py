@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from app.parts.ui import WRONG
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from streamlit.testing.v1 import AppTest
 
 TIMEOUT_S = 120
-
-
-@pytest.fixture(scope="session", autouse=True)
-def streamlit_as_here() -> Iterator[None]:
-    """``AppTest`` does not read app/.streamlit/config.toml, and reads the metadata of every installed package at its
-    first run; none comes while the tests run."""
-    from streamlit import config
-    from streamlit.components.v2 import manifest_scanner
-
-    config.set_option("runner.magicEnabled", False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -39,25 +27,26 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def runs(tmp_path) -> Path:
+def runs(tmp_path, monkeypatch) -> Path:
     """The runs folder of the dashboard under test; nothing is in it."""
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
     return tmp_path / "runs"
 
 
 @pytest.fixture
-def no_experiments(tmp_path, monkeypatch) -> None:
-    """The committed experiments are not there."""
-    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-
-
-@pytest.fixture
 def app(root, runs, monkeypatch) -> AppTest:
-    """The dashboard without a browser, on the Trade-off page; it runs where a test sets its query and calls run."""
+    """The dashboard without a browser, on the page Explore; it runs where a test sets its query and calls run."""
     from streamlit.testing.v1 import AppTest
 
-    from tests.app.shown import TRADE_OFF
-
     monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+
+
+def texts(app: AppTest) -> str:
+    """All that a page says. The page itself must not have failed, which an error box hides from ``app.exception``."""
+    parts = [*app.title, *app.header, *app.markdown, *app.caption, *app.warning, *app.info, *app.error]
+    said = "\n".join(part.value for part in parts)
+    assert not app.exception
+    assert WRONG not in said
+    return said

@@ -1,6 +1,6 @@
-"""Pictures of every page, two of them in both themes: `python -m tests.app.screenshots [FOLDER [NAME ...]]`.
+"""Pictures of every page in both themes: `python -m tests.app.screenshots [FOLDER [NAME ...]]`.
 
-The Runs page shows what is in artifacts/runs and artifacts/experiments. Streamlit scrolls inside the page, so a picture
+The page Runs shows what is in artifacts/runs. Streamlit scrolls inside the page, so a picture
 is as tall as its window.
 """
 
@@ -14,14 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from tests.app.serving import FRONT_POINT, ROOT, chromium, serve, settled
-
-CURVES = "[class*=st-key-curves_plot] .main-svg"
-METHODS = [f"{method}-sst2-{seed}" for method in ("zorba", "fedit", "decomfl", "fedzo") for seed in range(5)]
-METHODS_BY_BYTES = (
-    "/runs?source=tables.standard&only_dataset=sst2&curves=seeds&cost=bytes&log_curves=cost"
-    "&measure=eval_accuracy,eval_loss&" + "&".join(f"runs={name}" for name in METHODS)
-)
+from tests.app.serving import FRONT, ROOT, chromium, serve, settled
 
 
 class Picture(NamedTuple):
@@ -31,25 +24,20 @@ class Picture(NamedTuple):
     address: str
     ready: str  # what to wait for
     height: int
-    themes: tuple[str, ...] = ("light",)
+    themes: tuple[str, ...] = ("light", "dark")
 
 
 PICTURES = [
-    Picture("fleet", "/fleet?fleet=steam&model=opt-1.3b", "[class*=st-key-affordable_plot] .main-svg", 1340),
-    Picture("trade-off", "/?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1560, ("light", "dark")),
     Picture(
-        "allocation",
-        "/allocation?flips=0.26_1.9_3.22_8.46",
-        "[class*=st-key-matrix_] canvas",
-        1080,
-        ("light", "dark"),
+        "explore",
+        "/?shape=three&kept=0%7CUniform%20as%20in%20the%20paper%7C&kept=1%7CMany%20small%7Cshape%3Dsmall&spend=45",
+        FRONT,
+        900,
     ),
-    Picture("algorithm-1", "/allocation?view=steps&point=7&step=5", "[class*=st-key-greedy_plot] .main-svg", 1080),
-    Picture("toy", "/toy?claim=observation-3", "[class*=st-key-toy_map] .main-svg", 1500),
-    Picture("theory", "/theory", "[class*=st-key-rounds_plot] .main-svg", 1300),
-    Picture("train", "/train", "[class*=st-key-train_allocation] .main-svg", 1080),
-    Picture("runs", METHODS_BY_BYTES, CURVES, 1500),
-    Picture("paper", "/paper", "[data-testid=stExpander], [data-testid=stCode]", 1200),
+    Picture("allocation", "/allocation?shape=three&spend=45&flips=0.1_3.20_3.2", "[class*=st-key-cells_] canvas", 1000),
+    Picture("train", "/train?clients=20", ".st-key-train_matrix .main-svg", 900),
+    Picture("runs", "/runs", ".st-key-curves .main-svg", 1100),
+    Picture("findings", "/findings?find=theorem", "[data-testid=stDataFrame]", 900),
 ]
 _WIDTH = 1440
 SETTLE_MS = 2_500

@@ -28,7 +28,7 @@ CHROMIUM_ARGUMENTS = (
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
-FRONT_POINT = "[class*=st-key-front_plot] .scatterlayer .trace .point"
+FRONT = ".st-key-front .main-svg .trace"
 
 
 @contextlib.contextmanager

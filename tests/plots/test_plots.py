@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,13 +16,17 @@ from zorba_core.plots import (
     DARK,
     LIGHT,
     PAPER_SCENARIOS,
+    Stairs,
     allocation_figure,
     client_order,
     compare_fronts_figure,
     front_figure,
     front_order,
+    histogram_figure,
     learning_curves_figure,
+    stairs_figure,
 )
+from zorba_core.plots.stairs import METHOD_LOOKS
 from zorba_core.vram import Workload, model_spec
 
 MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
@@ -99,58 +104,67 @@ def test_vram_bars_follow_their_clients(front):
     capacity, used = np.arange(10.0, 20.0), np.arange(10.0)
     order_N = client_order(A_MN, capacity, "vram")
     figure = allocation_figure(A_MN, used_N_gib=used, capacity_N_gib=capacity, parameters_gib=0.5, order_N=order_N)
-    np.testing.assert_array_equal(trace(figure, "capacity").y, capacity[::-1])
-    np.testing.assert_array_equal(trace(figure, "used by activated blocks").y, used[::-1])
-    assert [row[0] for row in trace(figure, "capacity").customdata] == [f"client-{n}" for n in range(9, -1, -1)]
+    np.testing.assert_array_equal(trace(figure, "free").y, capacity[::-1])
+    np.testing.assert_array_equal(trace(figure, "blocks").y, used[::-1])
+    assert [row[0] for row in trace(figure, "free").customdata] == [f"client {n}" for n in range(9, -1, -1)]
 
 
-def run(name, accuracy, target=0.75, metric="accuracy"):
-    metrics = pd.DataFrame(
-        {
-            "round": range(len(accuracy)),
-            "eval_accuracy": accuracy,
-            "eval_loss": 1.0,
-            "train_loss": 1.0,
-            "seconds": 2.0 * np.arange(len(accuracy)),
-            "forward_passes": 1,
-            "scalars_up": 1,
-        }
-    )
-    return SimpleNamespace(
-        name=name,
-        metrics=metrics,
-        evaluations=metrics.dropna(subset=["eval_accuracy"]),
-        config={"target": target},
-        environment={"data": {"metric": metric}},
-    )
+def run(name, accuracy, target=0.75):
+    metrics = pd.DataFrame({"round": range(len(accuracy)), "eval_accuracy": accuracy, "train_loss": 1.0})
+    return SimpleNamespace(path=Path(name), metrics=metrics, config={"target": target})
 
 
-def test_the_axis_names_what_the_runs_count_as_right():
-    written = run("a", [0.1, 0.2], metric="exact_match")
-    title = learning_curves_figure([written]).layout.yaxis.title.text
-    assert title == "Validation exact match"
-    both = learning_curves_figure([written, run("b", [0.5, 0.6])]).layout.yaxis.title.text
-    assert both == "Validation exact match or accuracy"
-    assert "cross-entropy" in learning_curves_figure([written], measure="eval_loss").layout.yaxis.title.text
-
-
-def test_a_star_marks_the_first_round_at_the_target():
-    figure = learning_curves_figure([run("a", [0.5, None, 0.74, 0.76, 0.7, 0.8]), run("b", [0.5, 0.6])], cost="seconds")
-    stars = [part for part in figure.data if part.marker.symbol == "star"]
-    assert [(star.x[0], star.y[0], star.text[0]) for star in stars] == [(6.0, 0.76, "round 3")]
+def test_a_curve_keeps_its_colour_and_shows_the_rounds_that_were_evaluated():
+    figure = learning_curves_figure([run("a", [0.5, None, 0.74]), run("b", [0.5, 0.6])])
+    assert [list(part.x) for part in figure.data] == [[0, 2], [0, 1]]
+    assert [part.line.color for part in figure.data] == list(LIGHT.series[:2])
     assert [shape.y0 for shape in figure.layout.shapes] == [0.75]
 
 
-def test_a_run_without_a_target_has_neither_star_nor_line():
-    figure = learning_curves_figure([run("a", [0.5, 0.9], target=None)])
-    assert len(figure.data) == 1
-    assert not figure.layout.shapes
+def test_a_run_without_a_target_has_no_line():
+    assert not learning_curves_figure([run("a", [0.5, 0.9], target=None)]).layout.shapes
 
 
-@pytest.mark.parametrize("wrong", [{"measure": "f1"}, {"cost": "euros"}])
-def test_an_unknown_measure_or_cost_is_refused_with_the_known_ones(wrong):
+def test_an_unknown_measure_is_refused_with_the_known_ones():
     with pytest.raises(InvalidInputError, match="choose one of"):
-        learning_curves_figure([run("a", [0.5])], **wrong)
+        learning_curves_figure([run("a", [0.5])], measure="f1")
+
+
+def curve(name, strong=False, **facts):
+    points = np.array([10.0, 20.0]), np.array([1.0, 0.5]), np.array([2, 4])
+    return Stairs(name, *points, 40.0, METHOD_LOOKS[name], strong=strong, **facts)
+
+
+def test_a_method_keeps_its_colour_whatever_else_is_drawn():
+    alone = stairs_figure([curve("paper", strong=True)], lambda_range=(0.1, 10))
+    among = stairs_figure([curve("bound", is_bound=True), curve("paper", strong=True)], lambda_range=(0.1, 10))
+    assert alone.data[0].line.color == among.data[1].line.color != among.data[0].line.color
+
+
+def test_stairs_never_promise_more_than_was_reached():
+    figure = stairs_figure([curve("bound", is_bound=True), curve("paper", strong=True)], lambda_range=(0.1, 10))
+    assert [part.line.shape for part in figure.data] == [
+        "vh",
+        "hv",
+    ]  # down before a known bound, down at a reached point
+    assert tuple(figure.layout.yaxis.range) == pytest.approx((-1, 1))
+
+
+def test_shares_refer_to_the_fleet_of_each_curve():
+    figure = stairs_figure([curve("paper", strong=True)], chosen=(20.0, 0.5), share=True, lambda_range=(0.1, 10))
+    assert list(figure.data[0].x) == [0.25, 0.5]
+    assert list(figure.data[-1].x) == [0.5]
+
+
+def test_the_histogram_counts_clients_by_the_blocks_that_fit():
+    figure = histogram_figure(np.array([0.4, 1.0, 1.1, 3.0, 9.0]), one_gib=1.0, block_gib=1.0, num_blocks=3)
+    assert [(bar, says[2]) for bar, says in zip(figure.data[0].y, figure.data[0].customdata, strict=True)] == [
+        (1, "too small for one block"),
+        (2, "1 of 3 blocks fit"),
+        (1, "3 of 3 blocks fit"),
+        (1, "3 of 3 blocks fit"),
+    ]
+    assert [note.text for note in figure.layout.annotations] == ["1 block", "all 3"]
 
 
 def contrast(first: str, second: str) -> float:

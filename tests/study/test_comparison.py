@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
-from zorba_core.errors import InvalidInputError
-from zorba_core.plots import curves_figure
-from zorba_core.study.comparison import Curve, Record, group_of, panel_of, smoothed
+from zorba_core.study.comparison import Curve, Record, group_of, smoothed
 
 
 def test_smoothing_leaves_a_constant_curve_alone_and_keeps_the_raw_one():
@@ -61,21 +58,3 @@ FOUR = [
     record("b0", [0.5, 0.7], arm="b", bias=2.0, lr=0.02, seed=0, target=0.7),
     record("b1", [0.5, 0.9], arm="b", bias=2.0, lr=0.02, seed=1, target=0.7),
 ]
-
-
-def test_a_logarithmic_cost_begins_where_something_was_spent():
-    panels = [panel_of(FOUR, measure=measure, cost="bytes") for measure in ("eval_accuracy", "eval_loss")]
-    figure = curves_figure(panels, log_cost=True, log_loss=True)
-    lines = [trace for trace in figure.data if trace.mode == "lines+markers"]
-    assert all(min(line.x) == 100.0 for line in lines)
-    assert (figure.layout.xaxis.type, figure.layout.yaxis.type, figure.layout.yaxis2.type) == ("log", "linear", "log")
-    assert sum(line.showlegend for line in lines) == 4  # each curve once, though it is drawn twice
-    assert lines[0].line.color == lines[4].line.color
-
-
-def test_panels_of_unlike_costs_are_refused():
-    panels = [panel_of(FOUR, measure="eval_loss", cost=cost) for cost in ("bytes", "round")]
-    with pytest.raises(InvalidInputError, match="one cost"):
-        curves_figure(panels)
-    with pytest.raises(InvalidInputError, match="one cost"):
-        curves_figure([])

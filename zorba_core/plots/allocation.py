@@ -1,22 +1,23 @@
 """An activation matrix as one picture: who trains which block, how often each block is trained, and what it costs.
 
-Shapes: M blocks, N clients, G columns drawn (clients, or groups of neighbours when there are many). ``A_MN`` bool;
-``order_N`` int64, the clients from left to right; ``used_N_gib`` and ``capacity_N_gib`` float64.
+Shapes: M blocks, N clients. ``A_MN`` bool; ``order_N`` int64, the clients from left to right; ``used_N_gib`` and
+``capacity_N_gib`` float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.allocation.measures import least_popularity
-from zorba_core.plots.matrix import MatrixCanvas, column_counts, column_means
-from zorba_core.plots.theme import LIGHT, Palette
+from zorba_core.plots.theme import LIGHT, Palette, styled
 
-_VRAM_HEIGHT, _LEAST_HEIGHT = 190.0, 74.0
+_OUTLINED = 120  # clients; with more, outlines and gaps hide what they are around
+_BARS = 0.12  # share of the width, for the popularity of each block
 
 
 def allocation_figure(
@@ -27,50 +28,90 @@ def allocation_figure(
     capacity_N_gib: ArrayLike | None = None,
     parameters_gib: float = 0.0,
     order_N: ArrayLike | None = None,
+    changed_MN: NDArray[np.bool_] | None = None,
     palette: Palette = LIGHT,
+    height: int | None = None,
 ) -> go.Figure:
-    """Blocks (rows) by clients (columns), a filled cell for an activated block; each block's popularity c_m on the
-    right, each client's least popularity below and, when ``used_N_gib`` and ``capacity_N_gib`` are given, its VRAM
-    against its capacity on top.
+    """Blocks (rows) by clients (columns), a filled cell for an activated block, and each block's popularity on the
+    right; with ``used_N_gib`` and ``capacity_N_gib``, each client's VRAM above its column, on the same axis.
 
-    Beyond 120 clients a column stands for a group of neighbours in the order asked for: cells show the share of the
-    group that trains the block, bars the group's mean VRAM and lowest least popularity.
-
-    ``parameters_gib`` is the part of the use that every client pays whatever it activates (psi_md).
+    Args:
+        parameters_gib: the part of the use that every client pays whatever it activates (psi_md).
+        changed_MN: cells to be outlined.
     """
     A_MN = np.asarray(A_MN, dtype=bool)
-    num_blocks, num_clients = A_MN.shape
-    order_N = np.arange(num_clients) if order_N is None else np.asarray(order_N)
+    M, N = A_MN.shape
+    order_N = np.arange(N) if order_N is None else np.asarray(order_N)
+    name_N = np.array([f"client {n}" for n in range(N)] if names is None else list(names), object)[order_N]
     with_vram = used_N_gib is not None and capacity_N_gib is not None
-    names = [f"client-{n}" for n in range(num_clients)] if names is None else names
-    canvas = MatrixCanvas.of(
-        num_blocks, names, order_N, palette, right=0.155, below=_LEAST_HEIGHT, above=_VRAM_HEIGHT if with_vram else 0.0
+    popularity_M, gap = A_MN.sum(axis=1), 1 if N <= _OUTLINED else 0
+    cells = go.Heatmap(
+        z=A_MN[:, order_N].astype(np.uint8),
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, palette.faint], [1, palette.front]],
+        showscale=False,
+        xgap=gap,
+        ygap=gap,
+        customdata=np.broadcast_to(name_N, (M, N)),
+        text=np.where(A_MN[:, order_N], "trains", "does not train"),
+        hovertemplate="%{customdata} %{text} block %{y}<extra></extra>",
     )
-    popularity_M = A_MN.sum(axis=1)
-    least_G = np.minimum.reduceat(least_popularity(A_MN)[order_N], canvas.edge[:-1])
-    traces = [
-        _cells(A_MN[:, order_N], canvas),
-        _popularity_bars(popularity_M, num_clients, canvas),
-        _least_bars(least_G, popularity_M, canvas),
-    ]
+    height = height or int(np.clip(18 * M, 220, 480)) + (130 if with_vram else 0)
+    top = 1 - (min(0.42, 110 / height) if with_vram else 0)
+    labelled = top * (height - 40) / M >= 13  # pixels of a row
+    traces: list[Any] = [cells, _popularity_bars(popularity_M, N, labelled, palette)]
     if with_vram:
-        traces += _vram_bars(
-            *(column_means(np.asarray(each, float)[order_N], canvas.edge) for each in (used_N_gib, capacity_N_gib)),
-            parameters_gib,
-            canvas,
-        )
-    return canvas.figure(
-        traces,
-        clients=f"{num_clients} clients",
-        showlegend=with_vram,
-        xaxis2={"range": [0, 1.35 * max(1, int(popularity_M.max()))], "title": {"text": "popul."}},
-        yaxis2={"title": {"text": "VRAM (GiB)"}},
-        yaxis3={
-            "range": [1.12 * max(1, int(least_G.max())), 0],  # hanging from the matrix
-            "nticks": 3,
-            "title": {"text": "least<br>popul.", "font": {"size": 12}},
+        used_N, capacity_N = (np.asarray(gib, float)[order_N] for gib in (used_N_gib, capacity_N_gib))
+        traces += _vram_bars(used_N, capacity_N, parameters_gib, name_N, palette)
+    shapes = []
+    if changed_MN is not None:
+        line = {"color": palette.selected, "width": 2}
+        for block, place in np.argwhere(changed_MN[:, order_N])[:400]:
+            corners = {"x0": place - 0.5, "x1": place + 0.5, "y0": block - 0.5, "y1": block + 0.5}
+            shapes.append({"type": "rect", **corners, "line": line})
+    layout = {
+        "margin": {"l": 52, "r": 8, "t": 6, "b": 30},
+        "barmode": "overlay",
+        "bargap": 0.12 if N <= _OUTLINED else 0,
+        "dragmode": False,
+        "showlegend": with_vram,
+        "legend": {
+            "orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "traceorder": "normal",
+            "bgcolor": palette.paper, "font": {"size": 12},
         },
-    )
+        "shapes": shapes,
+        "xaxis": {
+            "domain": [0, 1 - _BARS - 0.01],
+            "range": [-0.5, N - 0.5],
+            "title": {"text": f"{N} clients", "standoff": 4},
+            "showticklabels": False,
+            "showgrid": False,
+            "automargin": False,
+        },
+        "yaxis": {
+            "domain": [0, top - (0.03 if with_vram else 0)],
+            "range": [M - 0.5, -0.5],  # block 0, next to the input, on top
+            "nticks": 7,
+            "title": {"text": "block", "standoff": 6},
+            "showgrid": False,
+            "automargin": False,
+        },
+        "xaxis2": {
+            "domain": [1 - _BARS, 1],
+            "range": [0, 1.5 * max(1, int(popularity_M.max()))],
+            "title": {"text": "clients", "standoff": 4},
+            "showticklabels": False,
+            "showgrid": False,
+            "automargin": False,
+        },
+    }  # fmt: skip
+    if with_vram:
+        layout["yaxis2"] = {
+            "domain": [top, 1], "title": {"text": "GiB", "standoff": 6}, "rangemode": "tozero", "nticks": 4,
+            "automargin": False,
+        }  # fmt: skip
+    return styled(traces, palette, height=height, layout=layout)
 
 
 def client_order(
@@ -79,7 +120,6 @@ def client_order(
     """Clients from left to right: ``"given"``, ``"vram"`` (largest first), ``"budget"`` (largest first, needs
     ``budget_N``), ``"blocks"`` (most blocks first, then by the first block held, so that like columns stand together)
     or ``"least"`` (smallest least popularity first: those that Lambda charges most)."""
-    num_clients = A_MN.shape[1]
     if by == "vram":
         return np.argsort(-np.asarray(capacity_N, float), kind="stable")
     if by == "budget" and budget_N is not None:
@@ -88,54 +128,57 @@ def client_order(
         return np.lexsort((A_MN.argmax(axis=0), -A_MN.sum(axis=0)))
     if by == "least":
         return np.lexsort((A_MN.argmax(axis=0), least_popularity(A_MN)))
-    return np.arange(num_clients)
+    return np.arange(A_MN.shape[1])
 
 
-def _cells(A_MN: NDArray[np.bool_], canvas: MatrixCanvas) -> go.Heatmap:
-    hover = "%{customdata} %{text} block %{y}"
-    if not canvas.grouped:
-        return canvas.cells(A_MN, canvas.palette.front, hover, np.where(A_MN, "trains", "does not train"))
-    trains_MG, size_G = column_counts(A_MN, canvas.edge), np.diff(canvas.edge)
-    text = np.char.add(np.char.add(trains_MG.astype(str), " of "), size_G.astype(str))
-    return canvas.cells(trains_MG / size_G, canvas.palette.front, hover, np.char.add(text, " train"))
-
-
-def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, canvas: MatrixCanvas) -> go.Bar:
-    scarce_M = popularity_M == popularity_M.min()
-    marked_M = scarce_M & (not scarce_M.all() and scarce_M.sum() <= 3)
-    text = [f"{count}{' ◂ least' if marked else ''}" for count, marked in zip(popularity_M, marked_M, strict=True)]
-    return canvas.block_bars(
-        popularity_M, text, "block %{y}: %{x} of " + f"{num_clients} clients", {"color": canvas.palette.quiet}
+def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, labelled: bool, palette: Palette) -> go.Bar:
+    scarce_M = (popularity_M == popularity_M.min()) & (popularity_M.min() < 0.8 * popularity_M.max())
+    return go.Bar(
+        x=popularity_M,
+        y=np.arange(len(popularity_M)),
+        orientation="h",
+        text=popularity_M if labelled else np.where(_ends(popularity_M), popularity_M.astype(str), ""),
+        textposition="outside",
+        textfont={"size": 11, "color": palette.text},
+        constraintext="none",
+        cliponaxis=False,
+        marker={"color": np.where(scarce_M, palette.selected, palette.quiet)},
+        hovertemplate="block %{y} is trained by %{x} of " + f"{num_clients} clients<extra></extra>",
+        showlegend=False,
+        xaxis="x2",
     )
 
 
-def _least_bars(least_G: NDArray[np.int64], popularity_M: NDArray[np.int64], canvas: MatrixCanvas) -> go.Bar:
-    """The clients whose scarcest block is the scarcest of all stand out by colour and outline, if they are few."""
-    scarce_G = least_G == popularity_M.min()
-    scarce_G &= scarce_G.mean() <= 0.5
-    palette = canvas.palette
-    marker = {
-        "color": np.where(scarce_G, palette.selected, palette.quiet),
-        "line": {"color": palette.text, "width": np.where(scarce_G, 0 if canvas.narrow else 1, 0)},
-    }
-    return canvas.column_bars(least_G, marker, "%{customdata}: least popularity %{y}")
+def _ends(popularity_M: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The first block with the most clients and the first with the fewest."""
+    ends_M = np.zeros(len(popularity_M), bool)
+    ends_M[[popularity_M.argmax(), popularity_M.argmin()]] = True
+    return ends_M
 
 
 def _vram_bars(
-    used_G: NDArray[np.float64], capacity_G: NDArray[np.float64], parameters_gib: float, canvas: MatrixCanvas
+    used_N: NDArray[np.float64],
+    capacity_N: NDArray[np.float64],
+    parameters_gib: float,
+    name_N: NDArray[np.object_],
+    palette: Palette,
 ) -> list[go.Bar]:
-    hover = "%{customdata[0]}: %{customdata[1]:.2f} of %{customdata[2]:.2f} GiB used"
-    hover += " on average" if canvas.grouped else ""
-    customdata = np.empty((len(used_G), 3), dtype=object)
-    customdata[:, 0], customdata[:, 1], customdata[:, 2] = canvas.label_G, used_G, capacity_G
-    palette = canvas.palette
-    outline = {"color": palette.muted, "width": 0 if canvas.grouped else 1}
+    outline = {"color": palette.muted, "width": 1 if len(used_N) <= _OUTLINED else 0}
     bars = (
-        (capacity_G, "capacity", {"color": palette.faint, "line": outline}),
-        (used_G, "used by activated blocks", {"color": palette.front}),
-        (np.minimum(parameters_gib, used_G), "used by the model's parameters", {"color": palette.muted}),
+        (capacity_N, "free", {"color": palette.faint, "line": outline}),
+        (used_N, "blocks", {"color": palette.front}),
+        (np.minimum(parameters_gib, used_N), "model", {"color": palette.muted}),
     )
+    customdata = np.column_stack((name_N, used_N, capacity_N))
     return [
-        canvas.column_bars(value_G, marker, hover, customdata=customdata, yaxis="y2", name=name, showlegend=True)
-        for value_G, name, marker in bars
+        go.Bar(
+            x=np.arange(len(used_N)),
+            y=values,
+            name=name,
+            marker=marker,
+            customdata=customdata,
+            hovertemplate="%{customdata[0]} uses %{customdata[1]:.2f} of %{customdata[2]:.2f} GiB<extra></extra>",
+            yaxis="y2",
+        )
+        for values, name, marker in bars
     ]

@@ -41,7 +41,7 @@ LIGHT = Palette(
     front="#0072B2",
     selected="#D55E00",
     warning="#B34700",
-    series=("#0072B2", "#D55E00", "#009E73", "#AA4A86", "#B07800", "#3A93C9", "#5b6776"),
+    series=("#0072B2", "#D55E00", "#009E73", "#AA4A86", "#B07800", "#3A93C9", "#5b6776", "#7A5C3E"),
 )
 DARK = Palette(
     name="dark",
@@ -53,7 +53,7 @@ DARK = Palette(
     front="#56B4E9",
     selected="#FF9A3D",
     warning="#FFB066",
-    series=("#56B4E9", "#E69F00", "#2BC49A", "#E09AC4", "#F0E442", "#8FA9FF", "#9aa7b6"),
+    series=("#56B4E9", "#E69F00", "#2BC49A", "#E09AC4", "#F0E442", "#8FA9FF", "#9aa7b6", "#C9A27E"),
 )
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "triangle-up", "cross", "x", "star")

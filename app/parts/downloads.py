@@ -1,0 +1,78 @@
+"""One menu of files: the figure, the matrix, the fleet, the same in Python, and the link."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pandas as pd
+import streamlit as st
+
+from app import scenario as scenarios
+from app.parts import fleets, pictures, ui
+from app.scenario import Scenario
+from zorba_core.allocation import Allocation, allocation_to_bytes
+from zorba_core.plots.pictures import can_be_made, picture_bytes
+from zorba_core.plots.theme import Palette
+
+
+def menu(scenario: Scenario, study: fleets.Study, allocation: Allocation) -> None:
+    """Buttons within a popover; a file is made on the click."""
+    name = f"zorba-{scenario.model}-{allocation.num_clients}"
+    if can_be_made():
+        palette = ui.palette()
+        for suffix in ("pdf", "svg", "png"):
+            _button(
+                f"Figure ({suffix.upper()})", f"{name}.{suffix}", lambda s=suffix: _picture(scenario, study, s, palette)
+            )
+    _button("Matrix (NPZ)", f"{name}.npz", lambda: allocation_to_bytes(allocation, "npz"))
+    _button("Matrix (JSON)", f"{name}.json", lambda: allocation_to_bytes(allocation, "json"))
+    _button("Fleet (CSV)", f"{name}.csv", lambda: _fleet(study, allocation))
+    _button("Python", f"{name}.py", lambda: python_of(scenario, study).encode())
+    address = (st.context.url or "").split("?")[0].removesuffix("/allocation").rstrip("/")
+    link = scenarios.link_of(scenario)
+    st.caption("Link to this page:")
+    st.code(f"{address}/{'?' + link if link else ''}", language=None, wrap_lines=True)
+
+
+def _button(label: str, file_name: str, content) -> None:
+    st.download_button(
+        label,
+        content,
+        file_name,
+        on_click="ignore",
+        key=f"file_{file_name}",
+        type="tertiary",
+        icon=":material/download:",
+    )
+
+
+def _picture(scenario: Scenario, study: fleets.Study, suffix: str, palette: Palette) -> bytes:
+    """Λ against VRAM as a picture for a paper or a slide."""
+    figure = pictures.front(scenario, study, [], palette=palette, height=420)
+    return picture_bytes(figure.update_layout(width=760), suffix)
+
+
+def _fleet(study: fleets.Study, allocation: Allocation) -> bytes:
+    blocks = [" ".join(map(str, held)) for held in allocation.blocks_per_client]
+    frame = pd.DataFrame({"client": range(len(study.gib_N)), "vram_gib": study.gib_N, "blocks": blocks})
+    buffer = io.StringIO()
+    frame.to_csv(buffer, index=False, lineterminator="\n")
+    return buffer.getvalue().encode()
+
+
+def python_of(scenario: Scenario, study: fleets.Study) -> str:
+    """The page's front as a program."""
+    gib = json.dumps([round(float(value), 6) for value in study.gib_N])
+    return f'''"""Λ against VRAM for {len(study.gib_N)} clients of {scenario.model}."""
+
+import pandas as pd
+
+import zorba_core as zorba
+
+workload = zorba.Workload(batch_size={scenario.batch}, seq_len={scenario.length}, dtype="{scenario.precision}")
+clients = pd.DataFrame({{"vram_gib": {gib}}})
+fleet = zorba.Fleet.from_frame(clients, "{scenario.model}", workload=workload)
+front = zorba.front(fleet, points=1000, tau_mode="vector", seed={scenario.seed})
+print(front.query("on_front").sort_values("vram_ratio").to_string())
+'''

@@ -1,0 +1,201 @@
+"""Fields of the run's settings as widgets, and rows of the reader's own as a task."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.parts import runs, ui
+from zorba_core.checked import choices_of, help_of, kind_of
+from zorba_core.data.load import missing
+from zorba_core.data.own_rows import read_rows
+from zorba_core.data.own_task import task_for
+from zorba_core.data.task import FIELD, TASKS, Said, TableRows, Task
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.files import write_bytes, write_text
+from zorba_core.runs.models import bundled_models, models_folder
+from zorba_core.vram import model_spec
+
+OWN = "Rows of my own"
+_UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
+_KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
+
+
+def setting(name: str, label: str = "", default: Any = None, place: Any = st) -> Any:
+    """A widget for a field of the settings, remembered for the session. Bounds are checked by :func:`checked` and not
+    by the widget, which would go on with the value before."""
+    field = Settings.model_fields[name]
+    kind, _ = kind_of(field)
+    label, help = label or name.replace("_", " ").capitalize(), help_of(field)
+    default = field.default if default is None else default
+    common = {"key": f"set_{name}", "help": help, "persist_state": "session"}
+    if choices := list(choices_of(field)):
+        return place.selectbox(label, choices, index=choices.index(default) if default in choices else 0, **common)
+    if kind is bool:
+        return place.toggle(label, value=default, **common)
+    if kind in (int, float):
+        step = 1 if kind is int else None
+        return place.number_input(
+            label, value=default, step=step, format="%d" if kind is int else "%g", placeholder="default", **common
+        )
+    return place.text_input(label, value=default or "", **common)
+
+
+def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The settings that differ from their defaults, and why they cannot be used; empty where they can."""
+    given = {
+        name: value
+        for name, value in values.items()
+        if value is not None
+        and value != ""
+        and (name in ("rounds", "lr") or value != Settings.model_fields[name].default)
+    }
+    try:
+        Settings(**given)
+    except (ZorbaError, ValueError) as error:
+        return given, str(error)
+    return given, ""
+
+
+def advanced_names() -> list[str]:
+    """Settings that stand in the expander."""
+    return [name for name in Settings.model_fields if name not in ("rounds", "lr")]
+
+
+def model_names() -> list[str]:
+    """Models of this machine, the bundled first."""
+    bundled = bundled_models()
+    folders = [file.parent for file in sorted(models_folder().glob("*/config.json"))]
+    return [*bundled, *(str(folder) for folder in folders if folder.name not in bundled)]
+
+
+@st.cache_data(max_entries=32, show_spinner="Reading the model's sizes …")
+def blocks_of(model: str) -> int:
+    """Number of blocks of a model by name, folder or hub id.
+
+    Raises:
+        ZorbaError: there is no such model.
+    """
+    if model in (here := bundled_models()):
+        return model_spec(here[model]).num_blocks
+    from zorba_core.runs.session import read_spec
+
+    return read_spec(model).num_blocks
+
+
+@st.cache_resource(max_entries=3, show_spinner="Reading the model's tokenizer …")
+def _tokenizer(model: str) -> Any:
+    from zorba_core.runs.models import load_tokenizer
+
+    return load_tokenizer(model)
+
+
+def datasets() -> dict[str, str]:
+    """Title of each dataset that is here, by name."""
+    tasks = sorted(TASKS.values(), key=lambda task: task.name != "toy-reviews")
+    return {task.name: f"{task.title}: {task.about}" for task in tasks if not missing(task)}
+
+
+def own_rows(model: str) -> tuple[dict[str, Any], str]:
+    """Widgets for rows of the reader's own: the options of ``zorba train`` and why they are not complete yet."""
+    file = st.file_uploader("Rows", type=_KINDS, key="rows_file", help="Kept on this machine, beside the runs.")
+    if file is not None:
+        st.session_state["rows_path"] = str(_keep(file.name, file.getvalue()))
+    path = st.session_state.get("rows_path")
+    if not path:
+        return {}, "Upload a file with a column of text and a column of labels or answers."
+    try:
+        frame = read_rows(TableRows(path))
+        return _mapped(path, frame, _tokenizer(model)), ""
+    except (ZorbaError, OSError) as error:
+        return {}, str(error)
+
+
+def _keep(name: str, content: bytes) -> Path:
+    """Write an uploaded file beside the runs, in a folder for its owner alone; its place."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name).stem)[:60].strip(".-_") or "rows"
+    folder = runs.folder() / _UPLOADS
+    target = folder / hashlib.sha256(content).hexdigest()[:12] / f"{stem}{Path(name).suffix.lower()}"
+    if not target.is_file():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.parent.mkdir(exist_ok=True)
+        write_text(folder / ".gitignore", "*\n")
+        write_bytes(target, content)
+    return target
+
+
+def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
+    """The columns and words, inferred first, as options.
+
+    Raises:
+        ZorbaError: no task can be made of them.
+    """
+    columns = [str(column) for column in frame.columns if not str(column).startswith("#")]
+    turn = hashlib.sha256(path.encode()).hexdigest()[:8]  # another file has other columns
+    try:
+        usual = task_for(path, Said(), tokenizer=lambda: tokenizer)
+    except InvalidInputError:
+        usual = None
+    writes = usual is not None and usual.kind == "text"
+    one, two, three = st.columns(3)
+    kind = one.segmented_control(
+        "The model", ["chooses a label", "writes a text"], default="writes a text" if writes else "chooses a label",
+        required=True, key=f"kind_{turn}",
+    )  # fmt: skip
+    is_label = kind == "chooses a label"
+    asked_first = None if usual is None else usual.rows.label if is_label else usual.answer
+    asked = two.selectbox(
+        "Label column" if is_label else "Answer column", columns, key=f"asked_{turn}",
+        index=columns.index(asked_first) if asked_first in columns else len(columns) - 1,
+    )  # fmt: skip
+    client = three.selectbox(
+        "Client column", ["", *columns], key=f"client_{turn}", help="Whose row it is, if a column says so."
+    )
+    others = [column for column in columns if column not in (asked, client)]
+    first = [column for column in (usual.text_columns if usual is not None else others[:1]) if column in others]
+    texts = st.multiselect("The model reads", others, default=first, key=f"texts_{turn}_{asked}_{client}")
+    if not texts:
+        raise InvalidInputError("choose the columns that the model reads")
+    said = {"text": tuple(texts), "label" if is_label else "answer": asked, "client": client or None}
+    task = task_for(path, Said(**said), tokenizer=lambda: tokenizer)
+    words = ""
+    if is_label:
+        shown = ", ".join(task.label_words)
+        words = st.text_input(
+            f"Label words, for {ui.plain(', '.join(task.label_names[:8]))}", value=shown, key=f"words_{turn}_{asked}",
+            help="What the model answers for each label, with commas between. Words of one token are the fastest.",
+        )  # fmt: skip
+        given = tuple(word.strip() for word in words.split(",") if word.strip())
+        if given != task.label_words:
+            task = task_for(path, Said(**said, label_words=given), tokenizer=lambda: tokenizer)
+    _example(task, frame, asked, tokenizer)
+    return {
+        "data": path,
+        "text": ",".join(texts),
+        "label" if is_label else "answer": asked,
+        "client": client or None,
+        "label_words": ",".join(task.label_words) if is_label else None,
+    }
+
+
+def _example(task: Task, frame: pd.DataFrame, asked: str, tokenizer: Any) -> None:
+    """The first row as the model reads it, and its answer."""
+    row = frame.iloc[0]
+    read = FIELD.sub(lambda found: str(row[found[1]]).strip(), task.prompt)
+    answer = dict(zip(task.label_names, task.label_words, strict=True)).get(str(row[asked]), str(row[asked]))
+    st.code(f"{read} {answer}", language=None, wrap_lines=True)
+    labels = f", {len(task.label_names)} labels" if task.label_names else ""
+    st.caption(f"{ui.count(len(frame), 'row')}{labels}. The first row is {len(tokenizer.encode(read))} tokens long.")
+
+
+def client_count(options: dict[str, Any]) -> int | None:
+    """How many clients the rows name; None where they name none."""
+    if not options.get("client"):
+        return None
+    return int(read_rows(TableRows(options["data"]))[options["client"]].nunique())

@@ -1,0 +1,170 @@
+"""What the pages need of ``zorba_core.runs``: the folder of runs, their numbers, and their models in use."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.runs import Run, list_runs, read_run
+
+__all__ = ["Run", "delete", "evaluate", "folder", "is_finished", "listing", "predict", "read_run", "table"]
+
+ROOT = Path(__file__).resolve().parents[2]
+_SUMMARY, _LOG = "summary.json", "trajectory.log"
+
+
+def folder() -> Path:
+    """Where runs are: ``ZORBA_RUNS``, else ``artifacts/runs`` of the checkout."""
+    named = os.environ.get("ZORBA_RUNS")
+    return Path(named).expanduser() if named else ROOT / "artifacts" / "runs"
+
+
+def listing() -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """The runs, newest first, and a line for each entry that is no readable run. Read again when a file changed."""
+    stamps = []
+    for file in sorted(folder().glob("[!.]*/*")):
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            stamps.append((str(file), facts.st_size, facts.st_mtime_ns))
+    return _listing(str(folder()), hashlib.sha256(repr(stamps).encode()).hexdigest())
+
+
+@st.cache_resource(max_entries=2, show_spinner="Reading runs …")
+def _listing(place: str, digest: str) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    del digest  # part of the cache's key only
+    found = list_runs(place)
+    return found.runs, found.problems
+
+
+def is_finished(path: Path) -> bool:
+    """Whether the run has ended by itself."""
+    try:
+        summary = json.loads((path / _SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return summary.get("stopped_by") != "interrupt"
+
+
+def is_written(path: Path) -> bool:
+    """Whether some process trains this run now: it holds the lock of the run's log."""
+    try:
+        with (path / _LOG).open("rb") as log:
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def table(runs: Sequence[Run]) -> pd.DataFrame:
+    """A row for each run: name, Λ, VRAM, rounds, best accuracy, state."""
+    return pd.DataFrame(
+        {
+            "run": [run.path.name for run in runs],
+            "method": [run.config.get("method", "zorba") for run in runs],
+            "Λ": [run.allocation.bias_lambda for run in runs],
+            "VRAM (GiB)": [run.summary.get("vram_gib", {}).get("total") for run in runs],
+            "rounds": [rounds_done(run) for run in runs],
+            "best accuracy": [best(run) for run in runs],
+            "state": [state(run) for run in runs],
+        }
+    )
+
+
+def state(run: Run) -> str:
+    """``finished``, ``in progress`` or ``stopped``."""
+    if run.summary and run.summary.get("stopped_by") != "interrupt":
+        return "finished"
+    return "in progress" if is_written(run.path) else "stopped"
+
+
+def rounds_done(run: Run) -> int:
+    """Whole rounds so far."""
+    return int(run.metrics["round"].max()) if len(run.metrics) else 0
+
+
+def best(run: Run) -> float | None:
+    """The best accuracy of the evaluations; None before the first."""
+    values = run.metrics["eval_accuracy"].dropna()
+    return float(values.max()) if len(values) else None
+
+
+def delete(path: Path) -> None:
+    """Remove the folder of a run, and nothing else.
+
+    Raises:
+        ZorbaError: it is no run of the runs folder, it is in progress, or it cannot be removed.
+    """
+    if path.is_symlink() or path.resolve().parent != folder().resolve():
+        raise InvalidInputError(f"{path.name} is not a folder in {folder()}; remove it by hand")
+    read_run(path)
+    if is_written(path):
+        raise InvalidInputError(f"{path.name} is in progress; stop it on the page Train first")
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise InvalidInputError(f"{path.name} cannot be removed: {error.strerror}") from None
+
+
+def task_of(run: Run) -> Any:
+    """The run's task: its text columns and how it asks.
+
+    Raises:
+        ZorbaError: it cannot be read here.
+    """
+    from zorba_core.runs.run_task import task_of as task
+
+    return task(run.config)
+
+
+@st.cache_resource(max_entries=32, show_spinner="The model answers …")
+def predict(path: Path, row: Mapping[str, str]) -> pd.DataFrame:
+    """The row with ``prediction``, ``probability`` and, for the model before fine-tuning, the same as ``base_...``.
+
+    Raises:
+        ZorbaError: the model or its base cannot be loaded.
+    """
+    return read_run(path).predict(pd.DataFrame([dict(row)]), base=True)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Evaluating the model before and after fine-tuning …")
+def evaluate(path: Path) -> Any:
+    """The report on the run's own evaluation rows.
+
+    Raises:
+        ZorbaError: the model or the rows are not here.
+    """
+    return read_run(path).evaluate()
+
+
+def differences(runs: Sequence[Run]) -> pd.DataFrame:
+    """Settings that are not the same in all runs, a row for each setting and a column for each run."""
+    names = list(dict.fromkeys(name for run in runs for name in run.config))
+    shown = {run.path.name: [_short(run.config.get(name)) for name in names] for run in runs}
+    frame = pd.DataFrame(shown, index=pd.Index(names, name="setting"))
+    return frame[frame.nunique(axis=1) > 1]
+
+
+def _short(value: Any) -> str:
+    text = "–" if value is None else json.dumps(value) if isinstance(value, list | dict) else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def error_of(work: Any, *arguments: Any) -> tuple[Any, str]:
+    """``work``'s result and no error, or None and its error as a sentence."""
+    try:
+        return work(*arguments), ""
+    except ZorbaError as error:
+        return None, str(error)

@@ -1,0 +1,137 @@
+"""What every page shares: spacing, figures, words from outside, and errors as one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import re
+from collections.abc import Callable, Iterator
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from zorba_core.errors import ZorbaError
+from zorba_core.plots.theme import Palette, palette_named
+
+WRONG = "Something went wrong"
+_CSS = """
+<style>
+[data-testid="stMainBlockContainer"] { padding: 3.4rem 2rem 2rem; max-width: 1500px; }
+[data-testid="stMain"] h1 { font-size: 1.5rem; padding: 0 0 .3rem; }
+[data-testid="stMain"] h2 { font-size: 1.06rem; padding: 0 0 .3rem; letter-spacing: 0; white-space: nowrap; }
+[data-testid="stButtonGroup"] button { padding: .15rem .55rem; min-height: 1.9rem; }
+[data-testid="stButtonGroup"] button p { font-size: .84rem; }
+[data-testid="stMain"] [data-testid="stHeaderActionElements"] { display: none; }
+[data-testid="stHeading"] { margin-bottom: .3rem; }
+[data-testid="stVerticalBlock"] { gap: .55rem; }
+[data-testid="stWidgetLabel"] { min-height: 1.2rem; }
+[data-testid="stWidgetLabel"] p { font-size: .86rem; }
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] :is(p, strong, em, li) {
+  color: QUIET; opacity: 1;
+}
+[data-testid="stMetricLabel"] p, [data-testid="stMetricDelta"] p { white-space: normal; line-height: 1.2; }
+button[kind^="primary"]:not(:disabled), button[kind^="primary"]:not(:disabled) * { color: ONPRIMARY; }
+/* Streamlit tells a figure its width with three digits, then with all: the same only for whole pixels. */
+[data-testid="stFullScreenFrame"]:has(> .stPlotlyChart) { width: round(down, 100%, 1px); }
+@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 3.6rem 1rem 3rem; } }
+@media (hover: none) { .modebar-container, [data-testid="stElementToolbar"] { display: none !important; } }
+</style>
+"""
+# Captions have a contrast of at least 5.5 to 1 on every background of the theme.
+_QUIET = {"light": "#56606c", "dark": "#a4aeba"}
+_ON_PRIMARY = {"light": "#ffffff", "dark": "#10151c"}
+_SIGNS = re.compile(r"[\\`*_{}\[\]()#+!|<>$~:&]")
+_READ_WITHOUT_SIGNS = re.compile(r"(?<=:)(?=//|material|streamlit)|(?<=www)(?=\.)|(?<=\S)(?=@)", re.IGNORECASE)
+
+
+def style() -> None:
+    """Spacing and contrast that the theme's settings do not reach."""
+    theme = _theme()
+    st.html(_CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme]))
+
+
+def _theme() -> str:
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def palette() -> Palette:
+    """Colours of the theme that the reader sees."""
+    return palette_named(_theme())
+
+
+def figure(
+    drawn: go.Figure, *, key: str, alt: str, select: Callable[[], None] | None = None, name: str = "zorba"
+) -> None:
+    """A figure as wide as its place. ``alt`` says in words what it shows; ``select`` is called on a click."""
+    config = {
+        "displaylogo": False,
+        "scrollZoom": False,
+        "displayModeBar": False if select else "hover",
+        "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoom2d", "pan2d"],
+        "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
+    }
+    st.plotly_chart(
+        drawn, theme=None, key=key, on_select=select or "ignore", selection_mode="points", config=config, alt=alt
+    )
+
+
+def plain(text: object) -> str:
+    """Text from outside within Markdown: one line, and no sign of it has a meaning."""
+    text = _SIGNS.sub(r"\\\g<0>", re.sub(r"\s+", " ", str(text)))
+    return _READ_WITHOUT_SIGNS.sub("\u2060", re.sub(r"^(\d+)\.", r"\1\\.", text))
+
+
+def code(text: str) -> str:
+    """A name or command within Markdown, in the letters of code."""
+    return f"`{' '.join(text.replace('`', chr(39)).split()) or ' '}`"
+
+
+def sentence(said: object) -> str:
+    """A text from outside as a sentence."""
+    text = str(said).rstrip(".")
+    return f"{plain(text[:1].upper() + text[1:])}."
+
+
+def problem(said: object) -> None:
+    """Say in one sentence what cannot be done."""
+    st.warning(sentence(said), icon=":material/warning:")
+
+
+@contextlib.contextmanager
+def shown_errors(what: str) -> Iterator[None]:
+    """Context manager: an error becomes one sentence on the page; one of ours is written to the log."""
+    try:
+        yield
+    except ZorbaError as error:
+        problem(error)
+    except Exception:
+        logging.getLogger("zorba.app").exception("%s failed", what)
+        st.error(
+            f"**{WRONG} on our side.** The details are in the terminal that runs the dashboard. Change a control or "
+            "reload the page to continue.",
+            icon=":material/error:",
+        )
+
+
+def fragment(part: Callable[..., None] | None = None, *, run_every: float | None = None) -> Callable[..., None]:
+    """``st.fragment`` whose errors are shown as the page's are."""
+    if part is None:
+        return functools.partial(fragment, run_every=run_every)
+
+    @functools.wraps(part)
+    def careful(*arguments, **named) -> None:
+        with shown_errors(part.__name__):
+            part(*arguments, **named)
+
+    return st.fragment(careful, run_every=run_every)
+
+
+def number(value: float) -> str:
+    """Three digits: ``0.617``, ``12.3``, ``∞``."""
+    return "∞" if value == float("inf") else f"{value:.3g}"
+
+
+def count(number: int, what: str) -> str:
+    """``1 client``, ``12 clients``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

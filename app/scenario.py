@@ -1,0 +1,227 @@
+"""The scenario: one object whose fields are the widgets of the page Explore and the words of its address.
+
+A widget of the field ``clients`` has the key ``clients``; the address names every field that differs from its default.
+The browser's Back and Forward, a link, and a first visit take the address over into the widgets; everything else is
+the widgets' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+from urllib.parse import parse_qs, urlencode
+
+import streamlit as st
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from app.parts import fleets
+
+SHAPES = {
+    "uniform": "Uniform",
+    "bell": "Bell",
+    "small": "Many small",
+    "two": "Two kinds",
+    "three": "Three kinds",
+    "gpus": "Real GPUs",
+    "list": "My list",
+}
+MOST_KEPT = 4
+_LONGEST = 1500  # characters of one word of an address
+_SCENARIO, _PAGE, _PENDING = "scenario", "scenario_page", "scenario_pending"
+
+
+class Scenario(BaseModel):
+    """Everything that decides what the pages Explore and Allocation show. Fields that a shape does not use are ignored.
+
+    Raises:
+        ValidationError: a value out of range.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    shape: Literal["uniform", "bell", "small", "two", "three", "gpus", "list"] = "uniform"
+    model: str = "opt-125m"
+    clients: int = Field(50, ge=1, le=2000)
+    batch: int = Field(8, ge=1, le=512)
+    """Sequences in a batch, B."""
+    length: int = Field(128, ge=1, le=8192)
+    """Tokens in a sequence, L."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    seed: int = Field(0, ge=0, le=2**31 - 1)
+    """Number of the draw."""
+    span: tuple[float, float] | None = None
+    """Least and most VRAM in GiB; None: from one block to all blocks, as in the paper."""
+    low: float | None = Field(None, gt=0, le=1024)
+    """Small GPU in GiB; None: suits the model, as do the next two."""
+    mid: float | None = Field(None, gt=0, le=1024)
+    high: float | None = Field(None, gt=0, le=1024)
+    large: int = Field(30, ge=0, le=100)
+    """Percent of clients with the large of two kinds."""
+    cuts: tuple[int, int] = (40, 70)
+    """Percent of clients up to which the small and the medium of three kinds reach."""
+    mix: str = "steam"
+    card: int = Field(90, ge=5, le=100)
+    """Percent of each GPU that training may use."""
+    rows: tuple[tuple[float, int], ...] = ()
+    """GiB and number of clients, a row each."""
+    unit: Literal["GiB", "%"] = "GiB"
+    methods: tuple[str, ...] = ("bound", "paper")
+    """The curves of this fleet: of :func:`app.parts.fleets.methods`."""
+    follow: str = "paper"
+    """The method whose matrix is shown."""
+    spend: float | None = None
+    """GiB over all clients; None: a third of the way along the front."""
+    flips: str = Field("", max_length=100_000)
+    """Cells changed by hand: ``block.client`` joined by ``_``."""
+    kept: tuple[str, ...] = Field((), max_length=MOST_KEPT)
+    """Fleets kept for comparison: slot, name and address, parted by ``|``."""
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        if model not in fleets.models():
+            raise ValueError(f"choose one of {', '.join(fleets.models())}")
+        return model
+
+    @field_validator("methods")
+    @classmethod
+    def _check_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in fleets.methods() if name in names)
+
+    @field_validator("follow")
+    @classmethod
+    def _check_follow(cls, name: str) -> str:
+        if name not in fleets.methods() or name == "bound":
+            raise ValueError("choose a method")
+        return name
+
+    @field_validator("mix")
+    @classmethod
+    def _check_mix(cls, mix: str) -> str:
+        if mix not in fleets.MIXES:
+            raise ValueError(f"choose one of {', '.join(fleets.MIXES)}")
+        return mix
+
+    @field_validator("span", "cuts")
+    @classmethod
+    def _check_order(cls, ends: tuple[float, float] | None) -> tuple[float, float] | None:
+        if ends is not None and not 0 <= ends[0] <= ends[1] <= 10_000:
+            raise ValueError("the first must not be above the second")
+        return ends
+
+    @field_validator("rows")
+    @classmethod
+    def _check_rows(cls, rows: tuple[tuple[float, int], ...]) -> tuple[tuple[float, int], ...]:
+        if any(not 0 < gib <= 1e6 or count < 0 for gib, count in rows) or sum(count for _, count in rows) > 100_000:
+            raise ValueError("GiB must be above 0, and at most 100,000 clients are supported")
+        return rows
+
+    def replace(self, **changes: Any) -> Self:
+        """The same scenario with some fields changed, checked again."""
+        return type(self)(**{**dict(self), **changes})
+
+    @property
+    def fleet(self) -> Self:
+        """Only what decides the fleet and its VRAM model."""
+        names = {*type(self).model_fields} - {"unit", "methods", "follow", "spend", "flips", "kept"}
+        return type(self)(**{name: getattr(self, name) for name in names})
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the fleet is drawn as in the paper."""
+        return self.shape == "uniform" and self.span is None
+
+    @property
+    def needs(self) -> fleets.Needs:
+        """GiB of the model, of a block, and of all blocks."""
+        return fleets.needs(self.model, self.batch, self.length, self.precision)
+
+    def query(self) -> dict[str, str | list[str]]:
+        """The words of the address: fields that differ from their default."""
+        words: dict[str, str | list[str]] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value == field.default or value is None:
+                continue
+            words[name] = list(value) if name == "kept" else _word(value)
+        return {name: word for name, word in words.items() if name == "kept" or len(word) <= _LONGEST}
+
+    @classmethod
+    def of_query(cls, words: Mapping[str, Sequence[str]]) -> Self:
+        """The scenario of an address. A word that is no value of its field is ignored."""
+        values: dict[str, Any] = {}
+        for name in cls.model_fields.keys() & words.keys():
+            try:
+                value = _value(name, list(words[name]))
+                cls(**{name: value})
+            except (ValidationError, ValueError):
+                continue
+            values[name] = value
+        return cls(**values)
+
+
+def _word(value: Any) -> str:
+    """``0.7x20,1x20`` for rows, ``40,70`` for pairs, else the value itself."""
+    if isinstance(value, tuple):
+        return ",".join(
+            "x".join(f"{part:g}" for part in item) if isinstance(item, tuple) else _word(item) for item in value
+        )
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _value(name: str, words: list[str]) -> Any:
+    if name == "kept":
+        return words
+    word = words[-1][: 2 * _LONGEST]
+    if name == "rows":
+        return [item.split("x") for item in word.split(",")]
+    return [part for part in word.split(",") if part] if name in ("span", "cuts", "methods") else word
+
+
+def begin(page: str) -> Scenario:
+    """The scenario at the start of a run of ``page``: the session's, or the address's on a first visit, on Back and
+    Forward, and on arrival by a link."""
+    context = get_script_run_ctx()
+    came_back = context is not None and context.is_history_navigation
+    words = {name: st.query_params.get_all(name) for name in st.query_params}
+    arrived = st.session_state.get(_PAGE) != page
+    st.session_state[_PAGE] = page
+    known = st.session_state.get(_SCENARIO)
+    linked = arrived and Scenario.model_fields.keys() & words.keys()
+    if known is None or came_back or linked:
+        known = Scenario.of_query(words)
+        put(known)
+    return known
+
+
+def end(scenario: Scenario) -> None:
+    """Remember the scenario and write the address."""
+    st.session_state[_SCENARIO] = scenario
+    words = scenario.query()
+    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in Scenario.model_fields}
+    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in Scenario.model_fields}
+    if shown != {name: word if isinstance(word, list) else [word] for name, word in words.items()}:
+        st.query_params.from_dict({**others, **words})
+
+
+def put(scenario: Scenario) -> None:
+    """Make ``scenario`` the session's: each widget shows its field when it is drawn next."""
+    st.session_state[_SCENARIO] = scenario
+    for name in Scenario.model_fields:
+        st.session_state.pop(name, None)
+
+
+def update(**changes: Any) -> None:
+    """Change fields (a button's callback)."""
+    put(st.session_state[_SCENARIO].replace(**changes))
+
+
+def link_of(scenario: Scenario) -> str:
+    """The part of an address after ``?``."""
+    return urlencode(scenario.query(), doseq=True)
+
+
+def of_link(link: str) -> Scenario:
+    """The scenario of :func:`link_of`."""
+    return Scenario.of_query(parse_qs(link, keep_blank_values=True))

@@ -1,0 +1,253 @@
+"""Fine-tune a model with the allocation: what, on which rows, Start; and what the runs in the background are doing."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app.parts import fleets, forms, jobs, pictures, runs, ui
+from app.scenario import begin, end
+from zorba_core.allocation import Allocation
+from zorba_core.engine.methods.registry import method_facts
+from zorba_core.errors import ZorbaError
+from zorba_core.plots.runs import curves_figure
+
+EVERY_SECONDS = 2.0
+BADGES = {
+    "starting": ("blue", ":material/hourglass_top:"),
+    "running": ("green", ":material/play_circle:"),
+    "stopping": ("orange", ":material/stop_circle:"),
+    "finished": ("blue", ":material/check_circle:"),
+    "stopped": ("orange", ":material/pause_circle:"),
+    "refused": ("red", ":material/block:"),
+    "failed": ("red", ":material/error:"),
+}
+_ERROR, _FOCUS, _REQUEST = "train_error", "train_focus", "train_request"
+
+
+def page() -> None:
+    scenario = begin("train")
+    st.title("Train", anchor=False)
+    st.markdown(
+        "Fine-tune a language model in which each client trains the blocks of its column. Nothing leaves this machine."
+    )
+    left, right = st.columns([0.4, 0.6], gap="large")
+    with right:
+        model, options, wrong = _form()
+    with left:
+        allocation = _allocation(scenario, model)
+    if allocation is not None:
+        with right:
+            _start(allocation, model, options, wrong)
+    end(scenario)
+    folder = runs.folder()
+    alive = any(job.alive for job in jobs.list_jobs(folder))
+    ui.fragment(_live, run_every=EVERY_SECONDS if alive else None)(folder, alive)
+
+
+def _form() -> tuple[str, dict[str, Any], str]:
+    """The model, the options of ``zorba train``, and why they cannot be used yet."""
+    st.header("2 · Model, rows, rounds", anchor=False)
+    one, two = st.columns(2)
+    model = one.selectbox(
+        "Model", forms.model_names(), key="train_model", accept_new_options=True, persist_state="session",
+        help="opt-mini (2 million parameters) comes with the checkout. Or type a folder or a hub name such as "
+        "facebook/opt-125m.",
+    )  # fmt: skip
+    titles = forms.datasets()
+    rows = two.selectbox(
+        "Rows", [*titles, forms.OWN], format_func=lambda name: titles.get(name, name), key="train_rows",
+        persist_state="session",
+    )  # fmt: skip
+    if not model:
+        return "", {}, "Choose a model."
+    options, wrong = ({"dataset": rows}, "") if rows != forms.OWN else forms.own_rows(model)
+    basics = st.columns(2)
+    with st.expander("Advanced settings", icon=":material/tune:"):
+        places = st.columns(4)
+        values = {name: forms.setting(name, place=places[i % 4]) for i, name in enumerate(forms.advanced_names())}
+    values["rounds"] = forms.setting("rounds", default=60, place=basics[0])
+    values["lr"] = forms.setting("lr", "Learning rate", place=basics[1])
+    given, unusable = forms.checked(values)
+    return model, {**options, **given}, wrong or unusable
+
+
+def _allocation(scenario, model: str) -> Allocation | None:
+    """The allocation, shown, for the number of blocks of ``model``."""
+    st.header("1 · Allocation", anchor=False)
+    try:
+        study, _, allocation = fleets.planned(scenario)
+        wrong = study.complaints(allocation)
+        blocks = forms.blocks_of(model) if model else allocation.num_blocks
+        fitted = allocation if wrong else fleets.for_blocks(allocation, blocks)
+    except ZorbaError as error:
+        ui.problem(error)
+        return None
+    if wrong:
+        st.warning(" ".join(wrong), icon=":material/warning:")
+        st.page_link("views/allocation.py", label="Repair it", icon=":material/edit:")
+        return None
+    st.markdown(
+        f"{ui.count(fitted.num_clients, 'client')}, Λ **{ui.number(fitted.bias_lambda)}**; the least trained block has "
+        f"{ui.count(fitted.min_popularity, 'client')}."
+    )
+    if fitted is not allocation:
+        st.caption(
+            f"Planned for {scenario.model} with {allocation.num_blocks} blocks; {ui.plain(Path(model).name)} has "
+            f"{blocks}, so each client trains the same share."
+        )
+    ui.figure(
+        pictures.plain_matrix(fitted), key="train_matrix", name="zorba-allocation",
+        alt=f"Which of {fitted.num_blocks} blocks each of {fitted.num_clients} clients trains.",
+    )  # fmt: skip
+    st.page_link("views/explore.py", label="Choose another", icon=":material/show_chart:")
+    return fitted
+
+
+def _start(allocation: Allocation, model: str, options: dict[str, Any], wrong: str) -> None:
+    st.header("3 · Start", anchor=False)
+    named = forms.client_count(options)
+    if not wrong and named not in (None, allocation.num_clients):
+        wrong = f"The rows name {named} clients and the allocation has {allocation.num_clients}; make them equal."
+    facts = method_facts(options.get("method", "zorba"))
+    request = {**options, "model": model} | ({} if facts.allocates else {"clients": allocation.num_clients})
+    rows = Path(options["data"]).stem if "data" in options else options.get("dataset", "")
+    title = f"{rows} · {facts.title} · {Path(model).name} · {allocation.num_clients} clients"
+    st.session_state[_REQUEST] = (allocation if facts.allocates else None, request, title)
+    not_now = jobs.why_not_now(runs.folder())
+    if wrong:
+        ui.problem(wrong)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button(
+            "Start", type="primary", icon=":material/play_arrow:", key="start", on_click=_begin,
+            disabled=bool(wrong or not_now), help="Runs `zorba train` in the background; this page may be closed.",
+        )  # fmt: skip
+        st.caption(not_now or "A short check before the first round refuses settings that cannot learn.")
+    if said := st.session_state.pop(_ERROR, None):
+        ui.problem(said)
+    with st.expander("The same as a command", icon=":material/terminal:"):
+        file = {"allocation": "allocation.npz"} if facts.allocates else {}
+        st.code(shlex.join(jobs.command_of({**file, **request})), language="bash", wrap_lines=True)
+
+
+def _begin() -> None:
+    """Start's callback: a second click finds the first start under way, and is refused."""
+    allocation, request, title = st.session_state[_REQUEST]
+    try:
+        st.session_state[_FOCUS] = jobs.start_training(runs.folder(), allocation, request, title).id
+    except ZorbaError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _live(folder: Path, was_alive: bool) -> None:
+    """The job in view and the list of all, read again every two seconds while one runs."""
+    known = jobs.list_jobs(folder)
+    if not known:
+        return
+    states = {job.id: jobs.state_of(job) for job in known}
+    if was_alive != any(state.alive for state in states.values()):
+        st.rerun()  # Start may be pressed again, and nothing needs to be read again
+    job = next((job for job in known if job.id == st.session_state.get(_FOCUS)), known[0])
+    st.divider()
+    with st.container(border=True):
+        _card(folder, job, states[job.id])
+    if len(known) > 1:
+        st.header("All that was started here", anchor=False)
+        for other in known[:12]:
+            _line(other, states[other.id], is_shown=other is job)
+
+
+def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.header(ui.plain(job.title), anchor=False, width="stretch")
+        color, icon = BADGES[state.name]
+        st.badge(state.name, color=color, icon=icon)
+        if state.alive:
+            label = "Stop at once" if state.name == "stopping" else "Stop"
+            if st.button(label, icon=":material/stop_circle:", key=f"{label}_{job.id}", help="What was done is kept."):
+                jobs.stop(job)
+                st.rerun(scope="fragment")
+        elif state.run is not None:
+            if state.name != "finished" and st.button("Resume", icon=":material/play_arrow:", key=f"resume_{job.id}"):
+                _resume(folder, job, state.run)
+            st.page_link(
+                "views/runs.py", label="Open in Runs", icon=":material/list_alt:", query_params={"run": state.run.name}
+            )
+    if state.reason:
+        ui.problem(state.reason)
+    run, said = (None, "") if state.run is None else runs.error_of(runs.read_run, state.run)
+    if run is not None:
+        _progress(job, run)
+    elif state.alive:
+        st.progress(0.0, f"Loading the model and the rows … {time.time() - job.started:.0f} s")
+    with st.expander("What the process says", icon=":material/terminal:"):
+        st.code(shlex.join(job.command), language="bash", wrap_lines=True)
+        st.code("\n".join(jobs.log_lines(job)) or said or "(nothing yet)", language=None, wrap_lines=True)
+
+
+def _progress(job: jobs.Job, run: runs.Run) -> None:
+    metrics, rounds = run.metrics, int(run.config.get("rounds") or job.rounds)
+    done = runs.rounds_done(run)
+    judged = metrics.dropna(subset=["eval_accuracy"])
+    st.progress(min(1.0, done / max(rounds, 1)), f"Round {done} of {rounds}")
+    seconds = float(metrics["seconds"].max()) if len(metrics) else 0.0
+    left = seconds / done * (rounds - done) if done else None
+    tiles = (
+        ("Accuracy now", f"{judged['eval_accuracy'].iloc[-1]:.1%}" if len(judged) else "–"),
+        ("Before training", f"{judged['eval_accuracy'].iloc[0]:.1%}" if len(judged) else "–"),
+        ("Loss now", f"{judged['eval_loss'].iloc[-1]:.3f}" if len(judged) else "–"),
+        ("Time in rounds", f"{seconds:.0f} s" + (f", {left:.0f} s left" if left else "")),
+    )
+    for (label, value), place in zip(tiles, st.columns(4), strict=True):
+        place.metric(label, value, border=True)
+    left_side, right_side = st.columns(2, gap="medium")
+    target = run.config.get("target")
+    look = {"rounds": rounds, "palette": ui.palette(), "height": 240}
+    with left_side:
+        ui.figure(
+            curves_figure(
+                {"held-out rows": (judged["round"], judged["eval_accuracy"])}, title="accuracy", share=True,
+                targets=[target] if target else [], **look,
+            ),
+            key="live_accuracy", alt=f"Accuracy after {done} of {rounds} rounds.",
+        )  # fmt: skip
+    with right_side:
+        ui.figure(
+            curves_figure(
+                {
+                    "held-out rows": (judged["round"], judged["eval_loss"]),
+                    "clients' batches": (metrics["round"], metrics["train_loss"]),
+                },
+                title="loss", **look,
+            ),
+            key="live_loss", alt=f"Loss after {done} of {rounds} rounds.",
+        )  # fmt: skip
+
+
+def _resume(folder: Path, job: jobs.Job, run: Path) -> None:
+    try:
+        st.session_state[_FOCUS] = jobs.start_resume(folder, run, job.rounds, job.title).id
+    except ZorbaError as error:
+        st.session_state[_ERROR] = str(error)
+    st.rerun()
+
+
+def _line(job: jobs.Job, state: jobs.State, is_shown: bool) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        color, icon = BADGES[state.name]
+        st.badge(state.name, color=color, icon=icon)
+        st.markdown(ui.plain(job.title), width="stretch")
+        st.caption(time.strftime("%d %b %H:%M", time.localtime(job.started)), width="content")
+        if st.button("Show", key=f"show_{job.id}", type="tertiary", disabled=is_shown):
+            st.session_state[_FOCUS] = job.id
+            st.rerun(scope="fragment")
+        if st.button("Forget", key=f"forget_{job.id}", type="tertiary", disabled=state.alive):
+            jobs.forget(job)
+            st.rerun(scope="fragment")
+
+
+page()

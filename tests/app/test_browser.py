@@ -1,0 +1,194 @@
+"""The dashboard in a real browser: what people do, waiting for states and not for seconds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
+axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python, which has axe-core")
+
+from playwright.sync_api import Page, expect  # noqa: E402
+
+from app.parts.ui import WRONG  # noqa: E402
+from tests.app.serving import FRONT, serve, settled  # noqa: E402
+
+PAGES = {"Explore": "", "Allocation": "allocation", "Train": "train", "Runs": "runs", "Findings": "findings"}
+SCREEN, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+NOT_OURS = [".modebar", "[data-testid=stDataFrame]", "[data-testid=stTopNavSection]", "header"]
+VIOLATIONS = """(left) => axe.run({ exclude: left.map((each) => [each]) },
+    { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })"""
+WIDER_BY = """() => {
+    const main = document.querySelector("[data-testid=stMain]");
+    return main.scrollWidth - main.clientWidth;
+}"""
+expect.set_options(timeout=30_000)
+SLIDER = ".st-key-spend input[type=range]"
+
+
+@pytest.fixture(scope="module")
+def served(root, tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("runs")) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, served):
+    context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    yield page
+    assert page.get_by_text(WRONG).count() == 0
+    context.close()
+
+
+def explore(page: Page, address: str, query: str = "") -> None:
+    page.goto(f"{address}/{query}")
+    settled(page, FRONT)
+
+
+def shape(page: Page, name: str) -> None:
+    page.get_by_role("radio", name=name, exact=True).click()
+    expect(page.get_by_role("radio", name=name, exact=True)).to_be_checked()
+
+
+def spend(page: Page) -> float:
+    return float(page.locator(SLIDER).get_attribute("aria-valuetext"))
+
+
+def test_the_act_is_one_click_on_one_screen_without_scrolling(page, served):
+    explore(page, served)
+    summary = page.get_by_text("GiB together")
+    before = summary.inner_text()
+    shape(page, "Two kinds")
+    expect(summary).not_to_have_text(before)
+    for key in ("histogram", "front", "matrix"):
+        box = page.locator(f".st-key-{key} .main-svg").first.bounding_box()
+        assert box["y"] + box["height"] <= SCREEN["height"], key
+
+
+def test_two_fleets_are_compared_in_three_clicks_and_a_link_shows_the_same_elsewhere(page, served, browser):
+    explore(page, served)
+    shape(page, "Three kinds")
+    page.get_by_role("button", name="Keep for comparison").click()
+    expect(page).to_have_url(re.compile("kept="))
+    shape(page, "Many small")
+    expect(page.locator(".st-key-front .legendtext")).to_have_count(3)
+    names = page.locator(".st-key-front .legendtext").all_inner_texts()
+    fresh = browser.new_context(viewport=SCREEN).new_page()
+    explore(fresh, page.url.replace("/?", "?").removesuffix("/"))
+    expect(fresh.locator(".st-key-front .legendtext")).to_have_count(3)
+    assert fresh.locator(".st-key-front .legendtext").all_inner_texts() == names
+    fresh.context.close()
+
+
+def test_the_slider_moves_both_pictures_and_back_undoes_it(page, served):
+    explore(page, served)
+    page.locator(SLIDER).focus()
+    first = spend(page)
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(re.compile("spend="))
+    moved = spend(page)
+    assert moved > first
+    expect(page.get_by_text(f"With {moved:.1f} GiB")).to_be_visible()
+    page.go_back()
+    expect(page.locator(SLIDER)).to_have_attribute("aria-valuetext", f"{first:.1f}")
+    page.go_forward()
+    expect(page.locator(SLIDER)).to_have_attribute("aria-valuetext", f"{moved:.1f}")
+
+
+def test_fifteen_fast_clicks_end_where_the_last_one_points(page, served):
+    explore(page, served)
+    names = ["Bell", "Two kinds", "Real GPUs", "Many small", "Three kinds"] * 3
+    for name in names:
+        page.get_by_role("radio", name=name, exact=True).click()
+    expect(page).to_have_url(re.compile("shape=three"))
+    expect(page.get_by_role("radio", name="Three kinds", exact=True)).to_be_checked()
+    expect(page.get_by_text("Small (GiB)")).to_be_visible()
+
+
+def test_a_click_on_the_curve_moves_the_slider(page, served):
+    explore(page, served, "?shape=three")
+    before = spend(page)
+    points = page.locator(".st-key-front .scatterlayer .trace .points path")
+    box = page.locator(".st-key-front .nsewdrag").first.bounding_box()
+    spots = [point.bounding_box() for point in points.all()]
+    spot = max((s for s in spots if s and s["x"] < box["x"] + 0.9 * box["width"]), key=lambda s: s["x"])
+    page.mouse.click(spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2)
+    expect(page.locator(SLIDER)).not_to_have_attribute("aria-valuetext", f"{before:.1f}")
+
+
+def test_a_cell_is_changed_by_click_and_by_keys_and_undone(page, served):
+    page.goto(f"{served}/allocation?clients=12")
+    settled(page, "[class*=st-key-cells_] canvas")
+    changed = page.get_by_text(re.compile(r"^\d+ cells? changed"))
+    expect(changed).to_have_text("0 cells changed.")
+    page.locator("[class*=st-key-cells_] canvas").first.focus()
+    page.wait_for_function("document.activeElement.tagName === 'TD'")  # the column of block numbers
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    expect(changed).to_have_text("1 cell changed.")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    expect(changed).to_have_text("2 cells changed.")
+    page.get_by_role("button", name="Undo").click()
+    expect(changed).to_have_text("1 cell changed.")
+    expect(page).to_have_url(re.compile("flips="))
+
+
+def test_a_double_click_on_start_begins_one_training_that_outlives_the_page(page, served):
+    page.goto(f"{served}/train?clients=6")
+    start = page.get_by_role("button", name="Start", exact=True)
+    expect(start).to_be_enabled()
+    rounds = page.locator(".st-key-set_rounds input")
+    rounds.fill("2")
+    rounds.press("Enter")
+    start.dblclick()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    expect(start).to_be_disabled()
+    page.reload()
+    expect(page.get_by_text("Accuracy now")).to_be_visible()
+    expect(page.get_by_text(re.compile("finished$"))).to_be_visible()
+    expect(page.get_by_text("All that was started here")).to_have_count(0)  # one job alone
+    page.get_by_role("link", name="Open in Runs").click()
+    expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
+    settled(page, ".st-key-curves .main-svg")
+
+
+def test_every_page_shows_its_heading_by_the_navigation_and_keeps_the_scenario(page, served):
+    explore(page, served, "?clients=15&shape=bell")
+    for name in [*PAGES, "Explore"]:
+        page.locator("[data-testid=stTopNavLink]", has_text=name).click()
+        settled(page, "h1")
+    expect(page.get_by_role("radio", name="Bell", exact=True)).to_be_checked()
+    expect(page.locator(".st-key-clients input")).to_have_value("15")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_violation(browser, served, theme):
+    script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    context = browser.new_context(viewport=SCREEN, color_scheme=theme, reduced_motion="reduce")
+    page = context.new_page()
+    found = {}
+    for name, path in PAGES.items():
+        page.goto(f"{served}/{path}?clients=12")
+        settled(page, "h1")
+        page.evaluate(script)
+        result = page.evaluate(VIOLATIONS, NOT_OURS)
+        serious = [each for each in result["violations"] if each["impact"] in ("serious", "critical")]
+        found[name] = [f"{each['id']}: {node['html'][:200]}" for each in serious for node in each["nodes"]]
+    context.close()
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_on_a_phone_no_page_is_wider_than_the_screen(browser, served):
+    context = browser.new_context(viewport=PHONE, reduced_motion="reduce", has_touch=True)
+    page = context.new_page()
+    for name, path in PAGES.items():
+        page.goto(f"{served}/{path}?clients=12")
+        settled(page, "h1")
+        assert page.evaluate(WIDER_BY) <= 1, name
+    context.close()

@@ -1,0 +1,105 @@
+"""The scenario: one object that is the widgets and the address."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from app.parts import fleets
+from app.scenario import Scenario, link_of, of_link
+
+SCENARIOS = [
+    Scenario(),
+    Scenario(shape="two", low=0.8, high=2.5, large=45, model="opt-350m", clients=12, seed=3),
+    Scenario(shape="list", rows=((0.7, 20), (1.5, 3)), unit="%", methods=("exact",), follow="exact", spend=12.5),
+    Scenario(shape="bell", span=(0.5, 1.25), batch=4, length=64, precision="bfloat16", methods=()),
+    Scenario(kept=("0|two, 30 %|shape=two&large=30", "2|x|"), flips="0.1_11.49", cuts=(10, 90), shape="three"),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.shape)
+def test_a_link_gives_the_same_scenario_back(scenario):
+    assert of_link(link_of(scenario)) == scenario
+
+
+def test_a_link_names_only_what_differs_from_the_default():
+    assert link_of(Scenario()) == ""
+    assert link_of(Scenario(clients=20)) == "clients=20"
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "clients=-1", "clients=many", "clients=99999999999999999999", "model=gpt-9", "shape=round", "span=3,1",
+        "span=a", "rows=0x5", "rows=1x", "rows=nanx3", "spend=inf", "methods=best", "unit=MB", "cuts=1", "mix=toaster",
+        "seed=1e9999",
+    ],
+)  # fmt: skip
+def test_a_word_that_is_no_value_of_its_field_is_ignored(link):
+    assert of_link(link + "&batch=4") == Scenario(batch=4, **({"methods": ()} if "methods" in link else {}))
+
+
+def test_a_link_too_long_for_an_address_leaves_its_longest_word_out():
+    rows = tuple((1 + n / 100, 1) for n in range(400))
+    assert of_link(link_of(Scenario(shape="list", rows=rows, clients=7))) == Scenario(shape="list", clients=7)
+
+
+def test_a_number_out_of_range_is_no_scenario():
+    with pytest.raises(ValidationError):
+        Scenario(clients=0)
+
+
+def test_curves_of_different_fleets_nearly_coincide_in_gib():
+    studies = [fleets.study(Scenario(shape=shape)) for shape in ("uniform", "two", "three")]
+    at_40 = [(curve := study.curve("paper")).lambda_P[curve.at(40.2)] for study in studies]
+    assert max(at_40) / min(at_40) < 1.4
+    reach = [study.curve("paper").gib_P[-1] for study in studies]
+    assert max(reach) - min(reach) > 5
+
+
+@pytest.mark.parametrize("method", ["paper", "two-level"])
+def test_no_curve_crosses_the_bound(method):
+    study = fleets.study(Scenario(shape="small", clients=30))
+    curve = study.curve(method)
+    assert all(
+        value >= study.bound_at(gib) * (1 - 1e-9) for gib, value in zip(curve.gib_P, curve.lambda_P, strict=True)
+    )
+
+
+def test_the_slider_spends_what_it_says():
+    study = fleets.study(Scenario())
+    curve = study.curve("paper")
+    for point in (0, len(curve.gib_P) // 2, len(curve.gib_P) - 1):
+        allocation = curve.solution(point).allocation
+        assert study.used_gib(allocation) == pytest.approx(curve.gib_P[point])
+        assert allocation.bias_lambda == pytest.approx(curve.lambda_P[point])
+        assert study.complaints(allocation) == []
+
+
+def test_vram_that_nobody_can_use_is_not_on_the_curve():
+    study = fleets.study(Scenario(shape="gpus", mix="cloud"))
+    assert study.curve("paper").gib_P[-1] < 0.1 * study.total_gib
+
+
+def test_clients_that_are_too_small_are_counted_and_can_be_rescued():
+    scenario = Scenario(shape="list", rows=((0.5, 5), (1.5, 20)))
+    study = fleets.study(scenario)
+    assert (study.too_small, len(study.gib_N)) == (5, 20)
+    rescued = scenario.replace(**fleets.rescued(scenario))
+    assert fleets.study(rescued).too_small == 0
+
+
+def test_a_matrix_for_more_blocks_keeps_each_clients_share():
+    solution = fleets.study(Scenario(clients=20)).curve("paper").solution(30)
+    fitted = fleets.for_blocks(solution.allocation, 30)
+    before_N, after_N = solution.allocation.blocks_held_N / 12, fitted.blocks_held_N / 30
+    assert abs(before_N - after_N).max() < 0.1
+
+
+def test_cells_changed_by_hand_come_back_from_a_link():
+    solution = fleets.study(Scenario(clients=20)).curve("paper").solution(10)
+    A_MN = solution.allocation.A_MN.copy()
+    A_MN[3, 7] ^= True
+    flips = fleets.flips_of(solution.allocation, A_MN)
+    assert flips == "3.7"
+    assert (fleets.edited(solution, flips + "_99.1_x.y").A_MN == A_MN).all()
