@@ -82,7 +82,8 @@ def _in_batches(network: Blocks, rows: Rows, batch_size: int) -> Iterator[tuple[
     Examples of similar length share a batch, so that little of it is padding."""
     order_E = torch.argsort(rows.length_E, stable=True)
     # Rows before each example: a batch ends where a multiple of batch_size does.
-    before_E = rows.rows_E[order_E].cumsum(0) - rows.rows_E[order_E]
+    rows_E = rows.rows_E[order_E]
+    before_E = rows_E.cumsum(0) - rows_E
     batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
     chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
     with network.at_precision("highest"):

@@ -149,10 +149,15 @@ class Rows:
         """Each example's weight in the mean, (E,), float64: the tokens of a written answer, else 1."""
         return self._tokens_A.cpu().numpy().astype(np.float64) if self.written else np.ones(len(self))
 
-    @property
-    def first_row_E(self) -> np.ndarray:
+    @functools.cached_property
+    def first_row_E(self) -> Tensor:
         """The first row of each example."""
-        return _starts(self.rows_E).cpu().numpy()
+        return self.rows_E.cumsum(0) - self.rows_E
+
+    @functools.cached_property
+    def first_answer_E(self) -> Tensor:
+        """The first candidate of each example."""
+        return self.answers_E.cumsum(0) - self.answers_E
 
     @property
     def length_E(self) -> Tensor:
@@ -160,7 +165,8 @@ class Rows:
         if self.one_token:
             return self.last_R + 1
         end_A = self.last_R[self._row_of_A] + self._tokens_A
-        return torch.zeros_like(self.label_E).scatter_reduce(0, _owners(self.answers_E), end_A, "amax")
+        example_A = torch.repeat_interleave(torch.arange(len(self), device=end_A.device), self.answers_E)
+        return torch.zeros_like(self.label_E).scatter_reduce(0, example_A, end_A, "amax")
 
     @property
     def largest_token(self) -> int:
@@ -170,7 +176,8 @@ class Rows:
     def rows(self, index_B: np.ndarray | Tensor) -> Rows:
         """The given examples, in the given order."""
         index_B = torch.as_tensor(index_B, dtype=torch.int64)
-        row, answer = _parts(self.rows_E, index_B), _parts(self.answers_E, index_B)
+        row = _spans(self.first_row_E[index_B], self.rows_E[index_B])
+        answer = _spans(self.first_answer_E[index_B], self.answers_E[index_B])
         return Rows(
             *(part[row] for part in (self.token_ids_RL, self.last_R)),
             *(part[index_B] for part in (self.label_E, self.rows_E, self.answers_E)),
@@ -251,7 +258,7 @@ class Rows:
     @property
     def _row_of_A(self) -> Tensor:
         """Each candidate's row among all rows."""
-        return _starts(self.rows_E)[_owners(self.answers_E)] + self.row_A
+        return torch.repeat_interleave(self.first_row_E, self.answers_E) + self.row_A
 
     def _candidates(self, network: Network, final_RPH: Tensor) -> tuple[Tensor, Tensor]:
         """Of each candidate the sum of its tokens' log-probabilities, float64, and whether greedy decoding writes it:
@@ -316,18 +323,7 @@ def _as_wide(tables: Sequence[Tensor], value: int) -> list[Tensor]:
     return [F.pad(table, (0, widest - table.shape[1]), value=value) for table in tables]
 
 
-def _starts(count_E: Tensor) -> Tensor:
-    """Where each example's part starts."""
-    return count_E.cumsum(0) - count_E
-
-
-def _owners(count_E: Tensor) -> Tensor:
-    """The example that each row, or candidate, belongs to."""
-    return torch.repeat_interleave(torch.arange(len(count_E), device=count_E.device), count_E)
-
-
-def _parts(count_E: Tensor, index_B: Tensor) -> Tensor:
-    """The rows, or candidates, of the given examples."""
-    taken_B = count_E[index_B]
-    shift_B = _starts(count_E)[index_B] - _starts(taken_B)
-    return torch.repeat_interleave(shift_B, taken_B) + torch.arange(int(taken_B.sum()), device=count_E.device)
+def _spans(start_B: Tensor, count_B: Tensor) -> Tensor:
+    """start, start + 1, ... start + count - 1 of each, one after another."""
+    shift_B = start_B - (count_B.cumsum(0) - count_B)
+    return torch.repeat_interleave(shift_B, count_B) + torch.arange(int(count_B.sum()), device=count_B.device)

@@ -193,7 +193,7 @@ class Cohort:
         sum_N = np.zeros(len(self._rows_N))
         for group in self._groups:
             loss_E = group.batch.losses(self._network, group.final_RPH).cpu().numpy()
-            client_E = group.client_R[group.batch.first_row_E]
+            client_E = group.client_R[group.batch.first_row_E.cpu().numpy()]
             sum_N += np.bincount(client_E, weights=loss_E, minlength=len(sum_N))
         return sum_N / self._weight_N
 
