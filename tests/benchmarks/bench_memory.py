@@ -51,7 +51,7 @@ def measure(active: int, device: str) -> dict[str, object]:
     settings = Settings(batch_size=BATCH_SIZE, seq_len=SEQ_LEN, directions=1, device=device)
     directions = Directions("rademacher", network.sizes_M, dtype=network.dtype, device=network.device)
     seeds_Q = np.array([7], np.uint32)
-    network(batch.token_ids_RL[:1, :8], batch.last_R[:1] * 0)  # loads the libraries' code and buffers
+    network(batch.rows([0]))  # loads the libraries' code and buffers
     meter = MemoryMeter(device)
     meter.begin()
     found = estimator_of(settings)(network, [batch], A_MN, seeds_Q, directions)

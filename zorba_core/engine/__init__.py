@@ -26,6 +26,7 @@ _HOME = {
     "RoundContext": "rounds",
     "RoundRecord": "callbacks",
     "RoundResult": "rounds",
+    "Rows": "rows",
     "ScalarMethod": "methods.interface",
     "Scalars": "methods.interface",
     "Settings": "settings",

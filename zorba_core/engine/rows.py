@@ -108,7 +108,7 @@ class Rows:
             mean: a candidate's score is the mean of its tokens' log-probabilities, not their sum.
         """
         if answers is None:
-            table_RL, last_R = padded(prompts, seq_len, pad_id), [len(prompt) - 1 for prompt in prompts]
+            table_RL, last_R = _padded(prompts, seq_len, pad_id), [len(prompt) - 1 for prompt in prompts]
             return Rows.of_words(*(torch.from_numpy(np.array(part, np.int64)) for part in (table_RL, last_R, label_E)))
         sequences: list[list[int]] = []
         last_R, rows_E, row_A, targets = [], [], [], []
@@ -120,8 +120,8 @@ class Rows:
             row_A += rows
             targets += candidates
         answers_E = [len(candidates) for candidates in answers]
-        ids_RL = padded(sequences, seq_len, pad_id)
-        target_AT = padded(targets, max(map(len, targets), default=0), NO_TOKEN)
+        ids_RL = _padded(sequences, seq_len, pad_id)
+        target_AT = _padded(targets, max(map(len, targets), default=0), NO_TOKEN)
         divisor_A = [len(target) if mean else 1 for target in targets]
         columns = (ids_RL, last_R, label_E, rows_E, answers_E, row_A, target_AT, divisor_A)
         return Rows(*(torch.from_numpy(np.array(column, dtype=np.int64)) for column in columns))
@@ -297,7 +297,7 @@ def _pieces(network: Network, hidden_SH: Tensor) -> Iterator[tuple[int, Tensor]]
         yield int(token_ids_V[0]), network.vocabulary_logits(hidden_SH, token_ids_V)
 
 
-def padded(sequences: Sequence[Tokens], length: int, value: int) -> np.ndarray:
+def _padded(sequences: Sequence[Tokens], length: int, value: int) -> np.ndarray:
     """The sequences as one table, int64, filled up on the right."""
     table = np.full((len(sequences), length), value, dtype=np.int64)
     for row, tokens in enumerate(sequences):
