@@ -90,17 +90,17 @@ def encode(
         raise InvalidInputError(f"task {task.name}: there are no rows to encode")
     prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
     rooms_R = _rooms(task, prompts, answers_R, seq_len)
-    for row, (room, kept) in enumerate(rooms_R):
-        if kept < 1 or (task.kind != "text" and room < prompts.num_texts):
-            answer = f", the longest answer's {kept} (row {frame.index[row]})" if kept > 1 else ""
-            least = prompts.fixed + prompts.num_texts + (1 if task.kind == "text" else kept - 1)
+    for row, (room, length) in enumerate(rooms_R):
+        if length < 1 or (task.kind != "text" and room < prompts.num_texts):
+            answer = f", the longest answer's {length} (row {frame.index[row]})" if length > 1 else ""
+            least = prompts.fixed + prompts.num_texts + (1 if task.kind == "text" else length - 1)
             raise InvalidInputError(
                 f"task {task.name}: seq_len {seq_len} cannot hold the prompt's own {prompts.fixed} tokens{answer} and "
                 f"some text; use at least {least}"
             )
     tokens_R = [prompts.tokens(row, room) for row, (room, _) in enumerate(rooms_R)]
     if task.kind == "text":
-        answers_R = [[answer[:kept]] for (answer,), (_, kept) in zip(answers_R, rooms_R, strict=True)]
+        answers_R = [[answer[:length]] for (answer,), (_, length) in zip(answers_R, rooms_R, strict=True)]
     one_token = task.kind == "labels" and all(len(answer) == 1 for answer in answers_R[0])
     label_R = frame["label"].to_numpy(np.int64) if labelled and "label" in task.columns else np.zeros(len(frame))
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
@@ -135,7 +135,7 @@ def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBa
     rooms_R = _rooms(task, prompts, answers_R, seq_len)
     cuts = {"prompts_cut": sum(prompts.length(row) > room for row, (room, _) in enumerate(rooms_R))}
     if task.kind == "text":
-        cuts["answers_cut"] = sum(len(row[0]) > kept for row, (_, kept) in zip(answers_R, rooms_R, strict=True))
+        cuts["answers_cut"] = sum(len(row[0]) > length for row, (_, length) in zip(answers_R, rooms_R, strict=True))
     return cuts
 
 
@@ -148,16 +148,16 @@ def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> No
 def _rooms(
     task: Task, prompts: Prompts, answers_R: Sequence[Sequence[Sequence[int]]], seq_len: int
 ) -> list[tuple[int, int]]:
-    """Of each row, how many tokens its texts and its answers may have. An answer's last token is only predicted, so it
-    takes no position."""
-    rooms, room = [], seq_len - prompts.fixed + 1
+    """Of each row, how many tokens its texts and its longest answer may have. An answer's last token is only predicted,
+    so it takes no position."""
+    rooms, both = [], seq_len - prompts.fixed + 1
     for row, answers in enumerate(answers_R):
-        kept = max(map(len, answers))
-        if task.kind == "text":
-            length = prompts.length(row)
-            least = max(prompts.num_texts, 1) if length else 0
-            kept = min(kept, max(room // 2, room - max(length, least)), room - least)
-        rooms.append((room - kept, kept))
+        length = max(map(len, answers))
+        if task.kind == "text":  # a long answer has half of the room, or all that short texts leave
+            texts = prompts.length(row)
+            least = max(prompts.num_texts, 1) if texts else 0
+            length = min(length, max(both // 2, both - max(texts, least)), both - least)
+        rooms.append((both - length, length))
     return rooms
 
 

@@ -135,15 +135,8 @@ def _profile(column: pd.Series) -> _Profile:
     plain = all(isinstance(value, str | int | float | bool) for value in values)
     texts = [label_text(value) for value in values] if plain else []
     words = sum(len(text.split()) for text in texts) / max(1, len(texts))
-    return _Profile(len({*texts}), len(values), words, all(map(_is_number, texts)), plain and bool(values))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object).str.replace(",", "."), errors="coerce").notna().all()
+    return _Profile(len({*texts}), len(values), words, bool(numbers), plain and bool(values))
 
 
 def _asked(profiles: dict[str, _Profile], said: Said) -> tuple[str | None, str | None, list[str]]:
