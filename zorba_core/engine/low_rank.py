@@ -77,9 +77,9 @@ def parts_of(shapes: Sequence[Shape]) -> tuple[Part, ...]:
 def factors_of(part: Part, signs_QS: Tensor) -> Factors:
     """A parameter's factors, given all signs of its block."""
     own_QS = signs_QS[:, part.drawn : part.drawn + part.numbers]
-    if not part.is_matrix:
-        return Factors(part, own_QS.new_ones(len(own_QS), 1), own_QS)
-    return Factors(part, own_QS[:, : part.rows], own_QS[:, part.rows :])
+    # Copied: oneDNN multiplies by a view of some columns a thousand times slower.
+    u_Qm, z_Qn = (side.contiguous() for side in own_QS.split([part.numbers - part.columns, part.columns], dim=1))
+    return Factors(part, u_Qm if part.is_matrix else z_Qn.new_ones(len(z_Qn), 1), z_Qn)
 
 
 def with_exact_sums(rho_Q: np.ndarray, dtype: torch.dtype) -> np.ndarray:
