@@ -50,6 +50,13 @@ def test_the_draws_of_the_paper_keep_their_bits():
     assert Fleet.lognormal("opt-125m", 2, seed=2).capacity_N_gib.tolist() == LOGNORMAL
 
 
+@pytest.mark.parametrize("draw", [Fleet.uniform, Fleet.truncated_normal, Fleet.lognormal])
+def test_capacities_may_be_drawn_between_two_sizes_of_ones_own(draw):
+    gib_N = draw(OPT, 1000, span_gib=(4, 24)).capacity_N_gib
+    assert 4 <= gib_N.min() < 5
+    assert 20 < gib_N.max() <= 24
+
+
 @pytest.mark.parametrize(("mean", "spread"), [(0.0, 0.1), (0.5, 0.2), (1.0, 5.0)])
 def test_truncated_normal_capacities_stay_in_the_papers_range(mean, spread):
     capacity = Fleet.truncated_normal(OPT, 2000, mean=mean, spread=spread).capacity_N_bytes
@@ -104,6 +111,7 @@ def test_a_jetson_keeps_memory_for_its_system():
 @pytest.mark.parametrize(
     ("draw", "says"),
     [
+        (lambda: Fleet.uniform(OPT, 5, span_gib=(24, 4)), "span is 24 to 4 GiB"),
         (lambda: Fleet.gpus(OPT, 5, mix="moon"), "unknown mix"),
         (lambda: Fleet.gpus(OPT, 5, share=0.0), "share"),
         (lambda: Fleet.uniform(OPT, 0), "number of clients is 0"),

@@ -158,11 +158,18 @@ class Fleet:
 
     @classmethod
     def uniform(
-        cls, model: str | ModelSpec, clients: int = 50, *, seed: int = 0, workload: Workload = PAPER_WORKLOAD
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        span_gib: tuple[float, float] | None = None,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """The paper's fleet (section V-A): capacities U[parameters + 1 block, parameters + M blocks], independent."""
+        """The paper's fleet (section V-A): independent capacities U[psi_md + psi_block, psi_md + M psi_block], that is
+        from one block to all; or uniform between the two sizes of ``span_gib``."""
         spec = _spec(model)
-        low, high = _paper_range_bytes(spec, workload)
+        low, high = _range_bytes(spec, workload, span_gib)
         return cls._numbered(_rng(clients, seed).uniform(low, high, clients), spec, workload)
 
     @classmethod
@@ -173,15 +180,16 @@ class Fleet:
         *,
         mean: float = 0.5,
         spread: float = 0.2,
+        span_gib: tuple[float, float] | None = None,
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """Normal capacities truncated to the paper's range. ``mean`` in [0, 1] is a place between its ends, ``spread``
-        the standard deviation as a fraction of its width."""
+        """Normal capacities truncated to the range of :meth:`uniform`. ``mean`` in [0, 1] is a place between its ends,
+        ``spread`` the standard deviation as a fraction of its width."""
         _check_share("mean", mean)
         _check_positive("spread", spread)
         spec = _spec(model)
-        low, high = _paper_range_bytes(spec, workload)
+        low, high = _range_bytes(spec, workload, span_gib)
         fraction = _truncated_normal(mean, spread, (0.0, 1.0), clients, seed)
         return cls._numbered(low + fraction * (high - low), spec, workload)
 
@@ -193,16 +201,17 @@ class Fleet:
         *,
         median: float = 0.25,
         sigma: float = 0.6,
+        span_gib: tuple[float, float] | None = None,
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """Lognormal capacities, truncated to the paper's range: many small clients and a tail of large ones.
+        """Lognormal capacities, truncated to the range of :meth:`uniform`: many small clients and a tail of large ones.
         ``median`` in [0, 1] is the place of the untruncated median between the range's ends, ``sigma`` the standard
         deviation of the logarithm of the capacity."""
         _check_share("median", median)
         _check_positive("sigma", sigma)
         spec = _spec(model)
-        low, high = _paper_range_bytes(spec, workload)
+        low, high = _range_bytes(spec, workload, span_gib)
         centre = np.log(low + median * (high - low))
         logarithm = _truncated_normal(centre, sigma, (np.log(low), np.log(high)), clients, seed)
         return cls._numbered(np.clip(np.exp(logarithm), low, high), spec, workload)
@@ -429,7 +438,12 @@ def _check_positive(what: str, value: float) -> None:
         raise InvalidInputError(f"{what} is {value}; it must be a finite number above 0")
 
 
-def _paper_range_bytes(model: ModelSpec, workload: Workload) -> tuple[float, float]:
+def _range_bytes(model: ModelSpec, workload: Workload, span_gib: tuple[float, float] | None) -> tuple[float, float]:
+    if span_gib is not None:
+        low, high = span_gib
+        if not 0 < low < high < np.inf:
+            raise InvalidInputError(f"span is {low} to {high} GiB; give two finite numbers above 0, the smaller first")
+        return low * GIB, high * GIB
     parameters, block = psi_model_bytes(model, workload), psi_block_bytes(model, workload)
     return parameters + block, parameters + model.num_blocks * block
 

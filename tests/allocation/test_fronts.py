@@ -106,11 +106,9 @@ def test_front_by_total_lies_below_every_reduction():
         assert best.bias_lambda_E[np.flatnonzero(totals == total)[0]] <= value + 1e-12
 
 
-def test_fronts_of_v_are_proven_and_full_totals_are_used():
-    front = sweep_totals(fleet_of(30), 6, "balanced", objective="v")
-    assert front.optimal_E.all()
+def test_balanced_uses_the_whole_of_every_total():
+    front = sweep_totals(fleet_of(30), 6, "balanced")
     assert (front.total_blocks_E == front.limit_E).all()
-    assert front.on_front_E.all()
     assert Allocation(front.allocation(2).A_MN).total_blocks == front.limit_E[2]
 
 

@@ -43,7 +43,7 @@ def solver_cases() -> list:
 @pytest.mark.parametrize(("case", "solver"), solver_cases())
 def test_solver_meets_the_request_and_its_bound_holds(case, solver):
     problem = problem_of(case)
-    solution = solve(problem, solver, objective="lambda")
+    solution = solve(problem, solver)
     check_meets(problem, solution.allocation)
     assert solution.lower_bound <= case["opt_lambda"] + 1e-9
     assert solution.value >= case["opt_lambda"] - 1e-9

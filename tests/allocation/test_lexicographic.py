@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given, settings
 
 from tests.allocation.test_balanced import budgets_and_blocks
-from zorba_core.allocation import (
-    Problem,
-    gamma_certificate,
-    gamma_star,
-    gamma_star_by_subsets,
-    solve,
-)
+from zorba_core.allocation import Problem, gamma_star, gamma_star_by_subsets, solve
 from zorba_core.allocation.solvers.lexicographic import greedy_update, initial_matrix
 from zorba_core.errors import InvalidInputError
+from zorba_core.study.gamma_certificate import gamma_certificate
 
 
 @given(budgets_and_blocks())

@@ -57,9 +57,8 @@ def test_infeasible_request_names_the_constraint_and_by_how_much(arguments, mess
     ("solver", "options", "message"),
     [
         ("fastest", {}, "unknown solver"),
-        ("balanced", {"objective": "w"}, "unknown objective"),
-        ("two-level", {"objective": "v"}, "works on Lambda only"),
-        ("lexicographic", {"objective": "v"}, "works on Lambda only"),
+        ("lexicographic", {"total": 3}, "cannot honour a total"),
+        ("balanced", {"totl": 3}, "solve takes no 'totl'; the limits are total, total_mode"),
         ("exact", {"time_limit": 0}, "time limit"),
         ("exact", {"time_limit": float("nan")}, "time limit"),
     ],

@@ -74,13 +74,6 @@ def test_allocate_reads_a_fleet_and_saves_the_allocation(zorba, tmp_path):
     assert len(json.loads(saved.read_text())["blocks_per_client"]) == 3
 
 
-def test_objective_v_is_proven_by_balanced(zorba):
-    arguments = ("--budgets", "4,4,2,2,1", "--blocks", "4", "--total", "9", "--objective", "v", "--json")
-    result = json.loads(zorba("allocate", *arguments)[1])
-    assert result["optimal"]
-    assert result["lower_bound"] == pytest.approx(result["mean_inverse_popularity"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -79,7 +79,7 @@ OPTIONS_OF = {
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
-    "pareto": {"model": "opt-125m", "objective": "lambda"},
+    "pareto": {"model": "opt-125m"},
     "bench": {"model": None, "seq_len": None, "device": None},
     "federation up": {
         "dataset": None, "rounds": 20, "eval_every": 5, "min_clients": None,

@@ -1,7 +1,7 @@
 """Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
 
 from zorba_core.allocation import solvers  # noqa: F401 - registers them
-from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, v_bound, water_filled_bound
+from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, v_bounds, water_filled_bound
 from zorba_core.allocation.front import Front, front, hypervolume, knee, non_dominated, sweep, sweep_totals
 from zorba_core.allocation.measures import (
     MEASURES,
@@ -13,7 +13,6 @@ from zorba_core.allocation.measures import (
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.allocation.solve import SOLVERS, Answer, Options, Solution, Solver, Status, solve, solver
-from zorba_core.allocation.solvers.lexicographic import GammaCertificate, gamma_certificate
 from zorba_core.allocation.storage import allocation_from_file, allocation_sha256, allocation_to_bytes, write_allocation
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "Allocation",
     "Answer",
     "Front",
-    "GammaCertificate",
     "Measure",
     "Options",
     "Problem",
@@ -36,7 +34,6 @@ __all__ = [
     "coupled_noise",
     "direction_coupling",
     "front",
-    "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",
     "hypervolume",
@@ -47,7 +44,7 @@ __all__ = [
     "solver",
     "sweep",
     "sweep_totals",
-    "v_bound",
+    "v_bounds",
     "water_filled_bound",
     "write_allocation",
 ]

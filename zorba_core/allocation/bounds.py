@@ -63,17 +63,11 @@ def water_filled_bound(problem: Problem) -> float:
 
 
 def v_bounds(total_E: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
-    """The least V of as many activated blocks, for each of E totals: popularities within one of each other. NaN where
-    they are fewer than the blocks."""
+    """The least V of as many activated blocks, for each of E totals: 1/c is convex, so popularities within one of each
+    other are best. NaN where the blocks are more than the total."""
     low_E, num_high_E = np.divmod(total_E, num_blocks)
     safe_E = np.where(low_E > 0, low_E, 1).astype(float)
     return np.where(low_E > 0, (num_high_E / (safe_E + 1) + (num_blocks - num_high_E) / safe_E) / num_blocks, np.nan)
-
-
-def v_bound(problem: Problem) -> float:
-    """V >= (r/(q+1) + (M-r)/q) / M with q, r = divmod(T, M): 1/c is convex, so equal popularities are best."""
-    q, r = divmod(problem.most_blocks, problem.num_blocks)
-    return _ROUNDING * (r / (q + 1) + (problem.num_blocks - r) / q) / problem.num_blocks
 
 
 def _most_uneven(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from zorba_core.allocation.bounds import cauchy_bound, v_bounds
+from zorba_core.allocation.bounds import cauchy_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem, whole_number, whole_numbers
-from zorba_core.allocation.solve import Objective, RowMetrics, Solution, Solver, find_solver, solve
+from zorba_core.allocation.solve import RowMetrics, Solution, Solver, find_solver, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.fleet import Fleet
 
@@ -42,27 +42,21 @@ class Front:
     mean_inverse_popularity_E: NDArray[np.float64]  # V
     effective_clients_E: NDArray[np.float64]  # N_eff
     min_popularity_E: NDArray[np.int64]
-    lower_bound_E: NDArray[np.float64]  # on the objective, at the point's budgets (and total)
+    lower_bound_E: NDArray[np.float64]  # on Lambda, at the point's budgets (and total)
     optimal_E: NDArray[np.bool_]  # only where proven
     clamped_E: NDArray[np.int64]  # clients that could not hold one block and were given one all the same
     hypervolume: float
-    reference: tuple[float, float]  # (ratio, objective) up to which the hypervolume counts
+    reference: tuple[float, float]  # (ratio, Lambda) up to which the hypervolume counts
     knee: int | None  # index of the point of the front furthest below the line between its ends
     budget_EN: NDArray[np.integer]
     limit_E: NDArray[np.int64] | None  # the total each point was limited to; None when budgets alone decide
     num_blocks: int
     solver: Solver
-    objective: Objective
     seed: int
     dropped: int = 0  # vectors left out because a client could not hold one block
 
     def __len__(self) -> int:
         return len(self.tau_E)
-
-    @property
-    def value_E(self) -> NDArray[np.float64]:
-        """The objective: Lambda or V."""
-        return self.bias_lambda_E if self.objective == "lambda" else self.mean_inverse_popularity_E
 
     def to_frame(self) -> pd.DataFrame:
         """A row per point, named as in ``zorba pareto --json``; the column ``knee`` is true in at most one row."""
@@ -87,8 +81,7 @@ class Front:
         Raises:
             InfeasibleError: the point's budgets do not cover every block.
         """
-        seed = self.seed_of(i)
-        return solve(self.problem(i), self.solver, seed=seed, objective=self.objective, time_limit=time_limit)
+        return solve(self.problem(i), self.solver, seed=self.seed_of(i), time_limit=time_limit)
 
     def seed_of(self, i: int) -> tuple[int, int, int]:
         """What point ``i`` was solved with: the same seed gives the same matrix."""
@@ -116,7 +109,6 @@ def sweep(
     tau_mode: TauMode = "client",
     seed: int = 0,
     *,
-    objective: Objective = "lambda",
     too_small: TooSmall = "clamp",
     reference: tuple[float, float] | None = None,
     on_solution: Callable[[Solution], None] | None = None,
@@ -128,14 +120,14 @@ def sweep(
     which few points lie above half of the VRAM. A client left with less than one block is given one and counted
     (``too_small="clamp"``), or its whole vector is left out (``"drop"``). A solver with ``rows`` (``balanced``) is
     vectorised over E; ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume
-    counts up to ``reference``, by default all VRAM and the objective of one block for each client. ``on_solution`` is
+    counts up to ``reference``, by default all VRAM and the Lambda of one block for each client. ``on_solution`` is
     called with each point that a solver was run for, as it comes: for progress.
 
     Raises:
         InvalidInputError: an unknown solver or mode, or too many points for memory.
         InfeasibleError: no vector is left, or none that covers every block.
     """
-    solver = find_solver(solver, objective)
+    solver = find_solver(solver)
     if tau_mode not in ("client", "vector"):
         raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
     if too_small not in ("clamp", "drop"):
@@ -151,14 +143,14 @@ def sweep(
         raise InfeasibleError(f"in each of {E} reductions some client cannot hold one block; use the policy clamp")
     budget_EN = np.clip(whole_EN[chosen], 1, M).astype(np.int16 if M < 2**15 else np.int64)
     if solver.rows is not None:
-        columns = _at_once(solver.rows(budget_EN, M), budget_EN, M, objective)
+        columns = _at_once(solver.rows(budget_EN, M), budget_EN, M)
     else:
         total_E = budget_EN.sum(axis=1, dtype=np.int64)
         problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(len(chosen)))
-        columns = _one_by_one(problems, total_E, solver, seed, objective, on_solution, options)
+        columns = _one_by_one(problems, total_E, solver, seed, on_solution, options)
     columns |= {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
-    identity = {"solver": solver, "objective": objective, "seed": seed, "dropped": E - len(chosen)}
-    return _front(fleet, reference, budget_EN=budget_EN, **columns, **identity)
+    columns |= {"budget_EN": budget_EN, "solver": solver, "seed": seed, "dropped": E - len(chosen)}
+    return _front(fleet, reference, **columns)
 
 
 def sweep_totals(
@@ -167,7 +159,6 @@ def sweep_totals(
     solver: str | Solver = "exact",
     *,
     seed: int = 0,
-    objective: Objective = "lambda",
     reference: tuple[float, float] | None = None,
     on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
@@ -182,7 +173,7 @@ def sweep_totals(
         InvalidInputError: a solver that takes no total.
         InfeasibleError: a client that cannot hold one block, or a total out of range.
     """
-    solver, seed = find_solver(solver, objective), whole_number("seed", seed, 0)
+    solver, seed = find_solver(solver), whole_number("seed", seed, 0)
     budget_N, M, N = fleet.budget_N, fleet.num_blocks, fleet.num_clients
     if isinstance(totals, int | np.integer):
         least, most = max(M, N), int(budget_N.sum())
@@ -191,10 +182,10 @@ def sweep_totals(
         totals = np.linspace(least, most, count).round().astype(int).tolist()
     limit_E = whole_numbers("total", totals)
     problems = (Problem(budget_N, M, total) for total in limit_E.tolist())
-    columns = _one_by_one(problems, limit_E, solver, seed, objective, on_solution, options)
+    columns = _one_by_one(problems, limit_E, solver, seed, on_solution, options)
     columns |= {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": np.zeros_like(limit_E), "limit_E": limit_E}
     budget_EN = np.broadcast_to(budget_N, (len(limit_E), N))
-    return _front(fleet, reference, budget_EN=budget_EN, solver=solver, objective=objective, seed=seed, **columns)
+    return _front(fleet, reference, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
 
 
 def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -234,7 +225,6 @@ def _one_by_one(
     total_E: NDArray[np.int64],
     solver: Solver,
     seed: int,
-    objective: Objective,
     on_solution: Callable[[Solution], None] | None,
     options: dict[str, Any],
 ) -> dict[str, Any]:
@@ -245,7 +235,7 @@ def _one_by_one(
     for i, problem in enumerate(problems):
         if problem is None:
             continue
-        solution = solve(problem, solver, seed=(_SOLVER_STREAM, seed, i), objective=objective, **options)
+        solution = solve(problem, solver, seed=(_SOLVER_STREAM, seed, i), **options)
         for name in RowMetrics._fields:
             columns[name][i] = getattr(solution.allocation, name.removesuffix("_E"))
         columns["lower_bound_E"][i], columns["optimal_E"][i] = solution.lower_bound, solution.optimal
@@ -254,29 +244,20 @@ def _one_by_one(
     return columns
 
 
-def _at_once(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective) -> dict[str, Any]:
-    """Columns of a :class:`Front`. The bound is Cauchy's for Lambda; for V it is the optimum itself."""
+def _at_once(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int) -> dict[str, Any]:
+    """Columns of a :class:`Front`, with Cauchy's bound."""
     covered_E = rows.min_popularity_E > 0
-    if objective == "v":
-        value_E, bound_E = rows.mean_inverse_popularity_E, v_bounds(budget_EN.sum(axis=1, dtype=np.int64), num_blocks)
-    else:
-        value_E, bound_E = rows.bias_lambda_E, cauchy_bound(budget_EN, num_blocks)
-    bound_E = np.where(covered_E, bound_E, np.nan)
-    return {
-        **rows._asdict(),
-        "lower_bound_E": bound_E,
-        "optimal_E": covered_E & (value_E <= bound_E * (1 + 1e-9)),
-    }
+    bound_E = np.where(covered_E, cauchy_bound(budget_EN, num_blocks), np.nan)
+    optimal_E = covered_E & (rows.bias_lambda_E <= bound_E * (1 + 1e-9))
+    return {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
 
 
 def _front(fleet: Fleet, reference: tuple[float, float] | None, **columns: Any) -> Front:
     """Judge the points against each other."""
-    N, M, by_lambda = fleet.num_clients, fleet.num_blocks, columns["objective"] == "lambda"
-    ratio_E = fleet.vram_ratio(columns["total_blocks_E"])
-    value_E = columns["bias_lambda_E" if by_lambda else "mean_inverse_popularity_E"]
+    N, M = fleet.num_clients, fleet.num_blocks
+    ratio_E, value_E = fleet.vram_ratio(columns["total_blocks_E"]), columns["bias_lambda_E"]
     if reference is None:  # one block for each client: popularity N // M (at least 1) on every block
-        least = max(1, N // M)
-        reference = (1.0, N / least**2 if by_lambda else 1 / least)
+        reference = (1.0, N / max(1, N // M) ** 2)
     on_front_E = non_dominated(ratio_E, value_E)
     if not on_front_E.any():
         raise InfeasibleError(

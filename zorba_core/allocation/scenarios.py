@@ -92,7 +92,6 @@ def solve_scenario(
                 value=value,
                 lower_bound=min(lower, value),
                 status=Status.ON_TARGET,
-                objective="lambda",
                 solver="scenario",
                 seconds=time.perf_counter() - started,
                 problem=problem,

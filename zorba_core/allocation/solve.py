@@ -5,7 +5,7 @@ A solver is a function with a decorator, in a file of ``solvers/`` or of somebod
     @solver("mine", help="what it does, in one line")
     def mine(problem: Problem, options: Options) -> Allocation: ...
 
-What a solver cannot do (a total, an objective) it refuses with an :class:`InvalidInputError`.
+What a solver cannot do, such as a total, it refuses with an :class:`InvalidInputError`.
 
 Shapes: M blocks, N clients, E budget vectors. ``budget_EN`` int64.
 """
@@ -17,20 +17,18 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.bounds import gamma_star, v_bound, water_filled_bound
+from zorba_core.allocation.bounds import gamma_star, water_filled_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.fleet import Fleet
 from zorba_core.registry import Registry
 from zorba_core.vram import GIB
-
-Objective = Literal["lambda", "v"]
 
 # A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
 _SAME = 1e-9
@@ -53,13 +51,11 @@ class Solution:
     allocation: Allocation
     """The matrix, and everything that follows from it."""
     value: float
-    """The objective of the matrix: Lambda or V."""
+    """Its Lambda."""
     lower_bound: float
-    """No matrix that meets the request has a smaller objective."""
+    """No matrix that meets the request has a smaller Lambda."""
     status: Status
     """How the solve ended, as a sentence."""
-    objective: Objective
-    """What was minimised and bounded."""
     solver: str
     """The solver's name."""
     seconds: float
@@ -110,7 +106,6 @@ class Solution:
             "min_popularity": allocation.min_popularity,
             "largest_influence": allocation.largest_influence,
             "solver": self.solver,
-            "objective": self.objective,
             "gap": self.gap,
             "status": self.status.value,
             "seconds": self.seconds,
@@ -122,7 +117,6 @@ class Solution:
 class Options:
     """What a solver may read beside the problem."""
 
-    objective: Objective = "lambda"  # what to minimise
     time_limit: float = 10.0  # seconds, for a solver that could take long
     seed: int | Sequence[int] = 0
 
@@ -136,7 +130,7 @@ class Answer(NamedTuple):
     """An allocation with what its solver has proven about it."""
 
     allocation: Allocation
-    lower_bound: float = 0.0  # on the objective, over every matrix that meets the request
+    lower_bound: float = 0.0  # on Lambda, over every matrix that meets the request
     status: Status = Status.FEASIBLE  # OPTIMAL and FEASIBLE follow from the bound
 
 
@@ -194,7 +188,6 @@ def solve(
     request: Fleet | Problem,
     solver: str | Solver = "balanced",
     *,
-    objective: Objective = "lambda",
     time_limit: float = 10.0,
     seed: int | Sequence[int] = 0,
     **limits: Any,
@@ -205,7 +198,6 @@ def solve(
         request: a fleet, whose VRAM gives the budgets, or a problem.
         limits: ``total``, ``total_mode``, ``min_popularity`` and ``max_blocks_per_client`` of the :class:`Problem`.
         solver: the name of one of :data:`SOLVERS`, or a solver.
-        objective: what to minimise and bound, ``"lambda"`` or ``"v"``.
         time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
         seed: decides what a solver draws at random; most draw nothing.
 
@@ -215,12 +207,12 @@ def solve(
         RunError: the solver failed, or its matrix does not meet the request.
     """
     problem = problem_of(request, **limits)
-    part = find_solver(solver, objective)
+    part = find_solver(solver)
     if not (time_limit > 0 and math.isfinite(time_limit)):
         raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
     started = time.perf_counter()
     try:
-        answer = part.run(problem, Options(objective, time_limit, seed))
+        answer = part.run(problem, Options(time_limit, seed))
     except ZorbaError:
         raise
     except Exception as error:  # whatever somebody else's solver does
@@ -229,8 +221,7 @@ def solve(
         answer = Answer(answer)
     allocation = answer.allocation
     _check_answer(part, problem, allocation)
-    value = allocation.bias_lambda if objective == "lambda" else allocation.mean_inverse_popularity
-    lower_bound = max(answer.lower_bound, water_filled_bound(problem) if objective == "lambda" else v_bound(problem))
+    value, lower_bound = allocation.bias_lambda, max(answer.lower_bound, water_filled_bound(problem))
     if value <= lower_bound * (1 + _SAME):
         status = Status.OPTIMAL
     else:
@@ -240,7 +231,6 @@ def solve(
         value=value,
         lower_bound=min(lower_bound, value),
         status=status,
-        objective=objective,
         solver=part.name,
         seconds=time.perf_counter() - started,
         problem=problem,
@@ -263,14 +253,12 @@ def problem_of(request: Fleet | Problem, **limits: Any) -> Problem:
     return replace(request, **limits) if limits else request
 
 
-def find_solver(solver: str | Solver, objective: str = "lambda") -> Solver:
+def find_solver(solver: str | Solver) -> Solver:
     """The registered solver of this name, or the one that was given.
 
     Raises:
-        InvalidInputError: no such solver or objective.
+        InvalidInputError: no such solver.
     """
-    if objective not in ("lambda", "v"):
-        raise InvalidInputError(f"unknown objective {objective!r}; choose lambda or v")
     return SOLVERS.get_part(solver) if isinstance(solver, str) else solver
 
 

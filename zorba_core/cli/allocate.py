@@ -12,7 +12,6 @@ from pydantic import Field
 
 from zorba_core.allocation import MEASURES, SOLVERS, Solution, solve, write_allocation
 from zorba_core.allocation.problem import TotalMode
-from zorba_core.allocation.solve import Objective
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import FleetOptions
 from zorba_core.cli.options import options_of
@@ -30,8 +29,6 @@ class SolveOptions(Checked):
 
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
     """{choices}."""
-    objective: Objective = "lambda"
-    """lambda or v: what to minimise and bound."""
     time_limit: float = 10.0
     """Seconds for the exact solver; then the best found and its bound."""
 
@@ -81,9 +78,10 @@ def check_save(save: Path | None) -> None:
 def solution_lines(solution: Solution) -> Iterator[str]:
     """A solution for people: the measures, then a row per client; computed when they are read."""
     allocation = solution.allocation
-    notes = {"min_popularity": f"   gamma* {solution.gamma_star}"}
-    bounded = "lambda" if solution.objective == "lambda" else "mean_inverse_popularity"
-    notes[bounded] = f"   none below {MEASURES[bounded].text(solution.lower_bound)}, gap {100 * solution.gap:.2f} %"
+    notes = {
+        "lambda": f"   none below {solution.lower_bound:.4g}, gap {100 * solution.gap:.2f} %",
+        "min_popularity": f"   gamma* {solution.gamma_star}",
+    }
     lines = [
         f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
         f"{solution.seconds:.3f} s",

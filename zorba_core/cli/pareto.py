@@ -19,7 +19,7 @@ def pareto(
         FleetOptions, "model", "clients", "fleet", "seed", defaults={"model": DEFAULT_MODEL}
     ),
     workload: Workload = options_of(Workload),
-    how: SolveOptions = options_of(SolveOptions, "solver", "objective"),
+    how: SolveOptions = options_of(SolveOptions, "solver"),
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
     by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
     tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
@@ -31,11 +31,9 @@ def pareto(
     chosen = read_fleet(model_spec(fleet.model), workload, fleet.clients, fleet.fleet, seed)
     front: Front
     if by == "total":
-        options = {"seed": seed, "objective": how.objective}
-        front = sweep_totals(chosen, epsilons, how.solver, **options)
+        front = sweep_totals(chosen, epsilons, how.solver, seed=seed)
     elif by == "reduction":
-        options = {"tau_mode": tau, "seed": seed, "objective": how.objective, "too_small": too_small}
-        front = sweep(chosen, epsilons, how.solver, **options)
+        front = sweep(chosen, epsilons, how.solver, tau, seed, too_small=too_small)
     else:
         raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
     points = front.to_frame().drop(columns="knee").assign(allocation_id=range(len(front))).to_dict("records")
@@ -44,7 +42,6 @@ def pareto(
         "num_clients": len(chosen.names),
         "solver": how.solver,
         "by": by,
-        "objective": how.objective,
         "tau_mode": tau if by == "reduction" else None,
         "seed": seed,
         "points": points,
@@ -59,8 +56,7 @@ def pareto(
     lines = [
         f"{chosen.model.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {how.solver}: "
         f"{len(on_front)} on the front",
-        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and {how.objective} "
-        f"{front.reference[1]:g}",
+        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and Lambda {front.reference[1]:g}",
         f"  {result['vectors_with_clamped_clients']} reductions left a client below one block and gave it one; "
         f"{front.dropped} were dropped",
         "",

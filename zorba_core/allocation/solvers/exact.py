@@ -31,7 +31,6 @@ from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Answer, Options, Status, solver
 from zorba_core.allocation.solvers import dual_programme, priced_bound
-from zorba_core.allocation.solvers.balanced import balanced
 from zorba_core.allocation.solvers.dual_programme import DualTable
 from zorba_core.allocation.solvers.permissions import Best, Instance, OutOfTime, Path, check_deadline, matrix_of, take
 from zorba_core.allocation.solvers.two_level import by_falling_budget, closest_two_level
@@ -42,13 +41,11 @@ _SHARE_OF_LIMIT = 0.95
 
 @solver("exact", help="proves the smallest Λ, for few points")
 def exact(problem: Problem, options: Options) -> Allocation | Answer:
-    """Minimise Lambda within the time limit; V is what ``balanced`` minimises already.
+    """Minimise Lambda within the time limit.
 
     The bound is valid in every case. 0.1 s at N=50, M=12. Fleets of N=50 are proven for M=12, 24 and 48; above some
     N=150 the answer is two-level (or a matrix met on the way) with a bound that is typically within 1 % of it.
     """
-    if options.objective == "v":
-        return balanced(problem, options)
     deadline = time.perf_counter() + _SHARE_OF_LIMIT * options.time_limit
     order_N = by_falling_budget(problem)
     start = closest_two_level(problem)

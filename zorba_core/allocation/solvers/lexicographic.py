@@ -41,42 +41,12 @@ class GreedyStep:
     low_clients: tuple[int, ...]  # F: clients whose least popularity is still gamma*
 
 
-@dataclass(frozen=True)
-class GammaCertificate:
-    """A cut that proves that gamma* cannot be gamma_star + 1: the flow into ``blocks`` is at most ``capacity``, which
-    is below the ``demand`` of one more client on each. ``open_clients`` are on the source's side of the cut, and
-    count with their arcs into ``blocks``; every other client counts with its whole budget."""
-
-    gamma_star: int
-    blocks: tuple[int, ...]
-    open_clients: tuple[int, ...]
-    capacity: int
-    demand: int
-
-
-def gamma_certificate(budget_N: NDArray[np.int64], num_blocks: int) -> GammaCertificate:
-    """The minimum cut of the flow network that asks every block for gamma* + 1 clients, by Dinic."""
-    import networkx as nx  # takes long to load, and other solvers do without
-    from networkx.algorithms.flow import dinitz
-
-    gamma = gamma_star(budget_N, num_blocks)
-    capacity, (reached, _) = nx.minimum_cut(_network(budget_N, num_blocks, gamma + 1), "s", "t", flow_func=dinitz)
-    return GammaCertificate(
-        gamma_star=gamma,
-        blocks=tuple(m for m in range(num_blocks) if ("block", m) not in reached),
-        open_clients=tuple(n for n in range(len(budget_N)) if ("client", n) in reached),
-        # The blocks on the source's side pay their demand in full; without them the same cut bounds the others alone.
-        capacity=int(capacity) - (gamma + 1) * sum(("block", m) in reached for m in range(num_blocks)),
-        demand=(gamma + 1) * sum(("block", m) not in reached for m in range(num_blocks)),
-    )
-
-
 def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.bool_]:
     """A-tilde of problem P_I: gamma* clients on every block, by Dinic's algorithm. Clients may be left without one."""
     gamma = gamma_star(budget_N, num_blocks)
     from networkx.algorithms.flow import dinitz
 
-    residual = dinitz(_network(budget_N, num_blocks, gamma), "s", "t")
+    residual = dinitz(flow_network(budget_N, num_blocks, gamma), "s", "t")
     A_MN = np.zeros((num_blocks, len(budget_N)), bool)
     for client in range(len(budget_N)):
         for node, arc in residual["client", client].items():
@@ -120,7 +90,7 @@ def greedy_update(
         )
 
 
-def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.DiGraph:
+def flow_network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.DiGraph:
     """Source -> client (budget) -> block (1) -> sink (``demand``)."""
     import networkx as nx
 
@@ -140,15 +110,13 @@ def lexicographic(problem: Problem, options: Options) -> Allocation:
     options' seed. 9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
 
     Raises:
-        InvalidInputError: a total, which the method has no place for, or an objective other than Lambda.
+        InvalidInputError: a total, which the method has no place for.
     """
     if problem.total is not None:
         raise InvalidInputError(
             "the lexicographic solver cannot honour a total (budgets decide it); leave it out, or use balanced, "
             "two-level or exact"
         )
-    if options.objective != "lambda":
-        raise InvalidInputError("the lexicographic solver works on Lambda only; for V use balanced or exact")
     A_MN = initial_matrix(problem.usable_N, problem.num_blocks)
     for step in greedy_update(A_MN, problem.usable_N, options.rng):
         A_MN[step.block, step.client] = True

@@ -25,7 +25,6 @@ from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, solver
 from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets
 from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
-from zorba_core.errors import InvalidInputError
 
 # Up to this many values of n2 and of v2 are tried at once; beyond, a grid is refined around the best points.
 _GRID = 64
@@ -203,11 +202,5 @@ def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray
     help="lowers Λ by letting a few large clients carry the scarce blocks, at a higher V",
 )
 def two_level(problem: Problem, options: Options) -> WrappedAllocation:
-    """The better of the two-level choices and the balanced allocation.
-
-    Raises:
-        InvalidInputError: an objective other than Lambda.
-    """
-    if options.objective != "lambda":
-        raise InvalidInputError("the two-level solver works on Lambda only; for V use balanced or exact")
+    """The better of the two-level choices and the balanced allocation."""
     return closest_two_level(problem)

@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 
-from zorba_core.allocation import Problem, gamma_certificate, gamma_star, gamma_star_by_subsets, solve
+from zorba_core.allocation import Problem, gamma_star, gamma_star_by_subsets, solve
 from zorba_core.allocation.measures import bias_lambda, least_popularity, popularity
 from zorba_core.fleet import Fleet
+from zorba_core.study.gamma_certificate import gamma_certificate
 from zorba_core.study.ledger import bound_rows
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import THEOREM_3, UNIT_SPHERE
@@ -129,7 +130,7 @@ def _theorem_4() -> list[Claim]:
             unit="",
             verdict="reproduced" if agree == 200 else "contradicted",
             how=_HOW,
-            evidence=("zorba_core.allocation.gamma_certificate", "tests/allocation/test_lexicographic.py"),
+            evidence=("zorba_core.study.gamma_certificate", "tests/allocation/test_lexicographic.py"),
             note="for budgets in whole blocks. The minimum is always at all blocks, so it is floor(sum lambda / M)",
             counter_example="" if agree == 200 else "a random case whose cut differs",
         ),
