@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from zorba_core.allocation import Allocation, Problem, coupled_noise, direction_coupling, solve
+from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.study.toy.matrices import enumerate_classes
 
 CLASSES = enumerate_classes()
@@ -35,7 +35,7 @@ def mean_square_estimate(A_MN, gradient_NM):
 @pytest.mark.parametrize("found", CLASSES, ids=matrix_name)
 def test_direction_coupling_is_the_square_of_the_estimate_when_every_gradient_is_one(found):
     A_MN = found.representative.A_MN
-    assert direction_coupling(A_MN) == pytest.approx(mean_square_estimate(A_MN, np.ones(A_MN.T.shape)))
+    assert Allocation(A_MN).direction_coupling == pytest.approx(mean_square_estimate(A_MN, np.ones(A_MN.T.shape)))
 
 
 @pytest.mark.parametrize("found", CLASSES[::4], ids=matrix_name)
@@ -43,21 +43,21 @@ def test_coupled_noise_is_the_square_of_the_estimate_when_gradients_are_independ
     A_MN = found.representative.A_MN
     noises = [np.reshape(noise, A_MN.T.shape) for noise in signs(A_MN.size)]
     measured = np.mean([mean_square_estimate(A_MN, noise_NM) for noise_NM in noises])
-    assert coupled_noise(A_MN) == pytest.approx(measured)
+    assert Allocation(A_MN).coupled_noise == pytest.approx(measured)
 
 
 def test_full_activation_couples_all_blocks_and_one_block_each_couples_none():
-    assert direction_coupling(np.ones((12, 50), bool)) == pytest.approx(12)
+    assert Allocation(np.ones((12, 50), bool)).direction_coupling == pytest.approx(12)
     one_each = np.zeros((12, 60), bool)
     one_each[np.arange(60) % 12, np.arange(60)] = True
-    assert direction_coupling(one_each) == pytest.approx(1)
-    assert coupled_noise(one_each) == pytest.approx(12 / 60)
+    assert Allocation(one_each).direction_coupling == pytest.approx(1)
+    assert Allocation(one_each).coupled_noise == pytest.approx(12 / 60)
 
 
 @pytest.mark.parametrize("held", [1, 2, 3, 6])
 def test_coupled_noise_of_an_even_allocation_is_blocks_over_clients_whatever_its_total(held):
     even = solve(Problem([held] * 24, 12)).allocation
-    assert coupled_noise(Allocation.from_blocks(even.blocks_per_client, 12).A_MN) == pytest.approx(12 / 24)
+    assert even.coupled_noise == pytest.approx(12 / 24)
 
 
 def test_generalists_that_carry_scarce_blocks_bring_noise_that_lambda_does_not_see():
@@ -67,16 +67,16 @@ def test_generalists_that_carry_scarce_blocks_bring_noise_that_lambda_does_not_s
     even = np.zeros((12, 24), bool)
     even[(np.arange(24)[:, None] + np.arange(3)) % 12, np.arange(24)[:, None]] = True
     assert Allocation(hub).bias_lambda < Allocation(even).bias_lambda
-    assert coupled_noise(hub) > 4 * coupled_noise(even)
+    assert Allocation(hub).coupled_noise > 4 * Allocation(even).coupled_noise
 
 
 def test_both_by_hand():
     """Two blocks, two clients: the first holds both, the second the first block only."""
     A_MN = np.array([[True, True], [True, False]])
-    assert coupled_noise(A_MN) == pytest.approx(((2 + 1) / 4 + 2 / 1) / 2)
-    assert direction_coupling(A_MN) == pytest.approx(((1 + 1 / 4) + (1 + 1)) / 2)
+    assert Allocation(A_MN).coupled_noise == pytest.approx(((2 + 1) / 4 + 2 / 1) / 2)
+    assert Allocation(A_MN).direction_coupling == pytest.approx(((1 + 1 / 4) + (1 + 1)) / 2)
 
 
-@pytest.mark.parametrize("number", [direction_coupling, coupled_noise])
-def test_a_block_without_a_client_has_no_finite_noise(number):
-    assert number(np.array([[1, 1], [0, 0]], bool)) == float("inf")
+def test_a_block_without_a_client_has_no_finite_noise():
+    unused = Allocation([[1, 1], [0, 0]])
+    assert unused.coupled_noise == unused.direction_coupling == float("inf")

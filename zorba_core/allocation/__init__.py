@@ -3,26 +3,18 @@
 from zorba_core.allocation import solvers  # noqa: F401 - registers them
 from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, v_bounds, water_filled_bound
 from zorba_core.allocation.front import Front, front, hypervolume, knee, non_dominated, sweep, sweep_totals
-from zorba_core.allocation.measures import (
-    MEASURES,
-    Allocation,
-    Measure,
-    coupled_noise,
-    direction_coupling,
-)
+from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.allocation.solve import SOLVERS, Answer, Options, Solution, Solver, Status, solve, solver
 from zorba_core.allocation.storage import allocation_from_file, allocation_sha256, allocation_to_bytes, write_allocation
 
 __all__ = [
-    "MEASURES",
     "PAPER_SCENARIOS",
     "SOLVERS",
     "Allocation",
     "Answer",
     "Front",
-    "Measure",
     "Options",
     "Problem",
     "Solution",
@@ -31,8 +23,6 @@ __all__ = [
     "allocation_from_file",
     "allocation_sha256",
     "allocation_to_bytes",
-    "coupled_noise",
-    "direction_coupling",
     "front",
     "gamma_star",
     "gamma_star_by_subsets",

@@ -7,7 +7,8 @@ size of block m and c_mm' the clients that activate both blocks,
 
     E ||g^_m||^2 = (d_m / Q) sum_m' [ (c_mm' / c_m)^2 ||g_m'||^2 + (c_mm' / c_m^2) s^2 ]   (Q = 1: exact; else leading).
 
-The two sums, averaged over blocks for equal gradients, are :func:`direction_coupling` and :func:`coupled_noise`.
+The two sums, averaged over blocks for equal gradients, are :attr:`Allocation.direction_coupling` and
+:attr:`Allocation.coupled_noise`.
 
 Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks; ``popularity_M`` (the paper's c_m), ``blocks_held_N`` and
 ``least_popularity_N`` (the paper's underlined c_n) int64; ``influence_N`` float64.
@@ -15,11 +16,7 @@ Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks; ``popularity_M`` (t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,34 +40,6 @@ def least_popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
 def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
     """Lambda of a matrix in which every client has a block."""
     return float((1.0 / least_popularity(A_MN).astype(float) ** 2).sum())
-
-
-def direction_coupling(A_MN: NDArray[np.bool_]) -> float:
-    """D = (1/M) sum_m sum_m' (c_mm' / c_m)^2: how many blocks' directions a block's estimate carries.
-
-    M when every client activates every block, 1 when each activates one. Averaging over clients does not lower it,
-    since they share the directions. Infinite with an empty block. O(M^2 N).
-    """
-    popularity_M = popularity(A_MN)
-    if popularity_M.min() == 0:
-        return float("inf")
-    columns = A_MN.astype(np.float32)  # counts are exact up to 2**24 clients
-    shared_MM = (columns @ columns.T).astype(np.float64)
-    return float(np.square(shared_MM / popularity_M[:, None]).sum() / len(popularity_M))
-
-
-def coupled_noise(A_MN: NDArray[np.bool_]) -> float:
-    """E = (1/M) sum_m (1/c_m^2) sum_{n activates m} k_n, k_n the blocks of client n: how much mini-batch noise of all
-    its clients' blocks enters a block.
-
-    M/N for every allocation whose popularities and numbers of blocks are each equal; large where few clients with many
-    blocks carry scarce ones. Infinite with an empty block. O(M N).
-    """
-    popularity_M = popularity(A_MN)
-    if popularity_M.min() == 0:
-        return float("inf")
-    held_N = A_MN.sum(axis=0, dtype=np.int64)
-    return float(((A_MN @ held_N) / popularity_M.astype(float) ** 2).mean())
 
 
 class Allocation:
@@ -172,6 +141,31 @@ class Allocation:
         """N_eff = 1 / sum_n I_n^2: the number of equal clients that would weigh on the aggregate as these do."""
         return float(1.0 / np.square(self.influence_N).sum())
 
+    @cached_property
+    def coupled_noise(self) -> float:
+        """E = (1/M) sum_m (1/c_m^2) sum_{n activates m} k_n, k_n the blocks of client n: how much mini-batch noise of
+        all its clients' blocks enters a block.
+
+        M/N for every allocation whose popularities and numbers of blocks are each equal; large where few clients with
+        many blocks carry scarce ones. Infinite with an empty block. O(M N).
+        """
+        if self.popularity_M.min() == 0:
+            return float("inf")
+        return float(((self.A_MN @ self.blocks_held_N) / self.popularity_M.astype(float) ** 2).mean())
+
+    @cached_property
+    def direction_coupling(self) -> float:
+        """D = (1/M) sum_m sum_m' (c_mm' / c_m)^2: how many blocks' directions a block's estimate carries.
+
+        M when every client activates every block, 1 when each activates one. Averaging over clients does not lower it,
+        since they share the directions. Infinite with an empty block. O(M^2 N).
+        """
+        if self.popularity_M.min() == 0:
+            return float("inf")
+        columns = self.A_MN.astype(np.float32)  # counts are exact up to 2**24 clients
+        shared_MM = (columns @ columns.T).astype(np.float64)
+        return float(np.square(shared_MM / self.popularity_M[:, None]).sum() / self.num_blocks)
+
     @property
     def largest_influence(self) -> float:
         """max I_n: the largest share that one client has in the aggregate."""
@@ -186,134 +180,3 @@ class Allocation:
     def is_complete(self) -> bool:
         """Every block has a client and every client has a block: constraints (12) and (13) of the paper."""
         return bool(self.popularity_M.min() > 0 and self.blocks_held_N.min() > 0)
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number of an allocation, as commands, tables and plots show it. It may be infinite for an incomplete matrix."""
-
-    name: str  # in ``--json``, files and links
-    symbol: str
-    title: str
-    value: Callable[[Allocation], float]
-    format: str
-    formula: str  # LaTeX
-    says: str  # what the formula means, begun in lower case
-    better: Literal["lower", "higher", ""] = "lower"
-    unit: str = ""
-    log: bool = False  # its axis is best logarithmic
-    traded: bool = False  # memory buys it
-    distinct: bool = False  # readers know it by its symbol, which goes before the title
-
-    @property
-    def label(self) -> str:
-        """Symbol and title, for a row or a headline."""
-        return f"{self.symbol}, {self.title}" if self.distinct else self.title[0].upper() + self.title[1:]
-
-    @property
-    def axis(self) -> str:
-        """The label of an axis: with the unit, and which way is better."""
-        unit = f", {self.unit}" if self.unit else ""
-        return f"{self.label}{unit}" + (f" ({self.better} is better)" if self.better else "")
-
-    @property
-    def help(self) -> str:
-        """Formula and meaning, in Markdown."""
-        return f"${self.formula}$: {self.says}."
-
-    def text(self, value: float) -> str:
-        """A value as people read it."""
-        return format(value, self.format) if abs(value) != float("inf") else "∞"
-
-
-_MEASURES = (
-    Measure(
-        "lambda",
-        "Λ",
-        "convergence bias",
-        attrgetter("bias_lambda"),
-        ".4g",
-        r"\Lambda = \sum_n 1/\underline{c}_n^2",
-        r"$\underline{c}_n$ is the smallest popularity among client *n*'s blocks. The part of the paper's bound on "
-        "convergence that the allocation decides. It charges a client once, for its scarcest block",
-        log=True,
-        traded=True,
-        distinct=True,
-    ),
-    Measure(
-        "mean_inverse_popularity",
-        "V",
-        "mean of 1/popularity",
-        attrgetter("mean_inverse_popularity"),
-        ".4f",
-        r"V = \frac{1}{M} \sum_m 1/c_m",
-        "how unequal the clients' weights in the blocks' averages are. Balanced allocations minimise it at every "
-        "total; no run here shows that they train better for it",
-        log=True,
-        traded=True,
-        distinct=True,
-    ),
-    Measure(
-        "effective_clients",
-        "N_eff",
-        "effective clients",
-        attrgetter("effective_clients"),
-        ".1f",
-        r"N_{\mathrm{eff}} = 1/\sum_n I_n^2, \; I_n = \frac{1}{M} \sum_m a_{m,n}/c_m",
-        "how many equal clients would weigh on the result as these do; few means that a few clients decide",
-        better="higher",
-    ),
-    Measure(
-        "largest_influence",
-        "max I",
-        "largest influence of a client",
-        attrgetter("largest_influence"),
-        ".3f",
-        r"\max_n I_n",
-        "the largest share that one client has in the result",
-    ),
-    Measure(
-        "min_popularity",
-        "min c",
-        "least trained block",
-        attrgetter("min_popularity"),
-        ".0f",
-        r"\min_m c_m",
-        "clients that train the block with the fewest; a block trained by one client learns that client's data only",
-        better="higher",
-        unit="clients",
-        traded=True,
-    ),
-    Measure(
-        "coupled_noise",
-        "E",
-        "coupled noise",
-        lambda allocation: coupled_noise(allocation.A_MN),
-        ".3f",
-        r"E = \frac{1}{M} \sum_m \frac{1}{c_m^2} \sum_{n:\,a_{m,n}=1} k_n",
-        "mini-batch noise that enters a block from all blocks of its clients, who hold $k_n$ each. M/N where "
-        "popularities and holdings are even; large where few clients with many blocks carry scarce ones",
-        distinct=True,
-    ),
-    Measure(
-        "direction_coupling",
-        "D",
-        "direction coupling",
-        lambda allocation: direction_coupling(allocation.A_MN),
-        ".2f",
-        r"D = \frac{1}{M} \sum_m \sum_{m'} (c_{m,m'}/c_m)^2",
-        "how many blocks' random directions a block's estimate carries: M for full activation, 1 for one block each",
-        distinct=True,
-    ),
-    Measure(
-        "total_blocks",
-        "T",
-        "activated blocks",
-        attrgetter("total_blocks"),
-        ",.0f",
-        r"\sum_m \sum_n a_{m,n}",
-        "how many blocks are trained, over all clients; VRAM grows with it",
-        better="",
-    ),
-)
-MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in _MEASURES}

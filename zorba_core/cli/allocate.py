@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from pydantic import Field
 
-from zorba_core.allocation import MEASURES, SOLVERS, Solution, solve, write_allocation
+from zorba_core.allocation import SOLVERS, Solution, solve, write_allocation
 from zorba_core.allocation.problem import TotalMode
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import FleetOptions
@@ -77,21 +77,19 @@ def check_save(save: Path | None) -> None:
 
 def solution_lines(solution: Solution) -> Iterator[str]:
     """A solution for people: the measures, then a row per client; computed when they are read."""
-    allocation = solution.allocation
-    notes = {
-        "lambda": f"   none below {solution.lower_bound:.4g}, gap {100 * solution.gap:.2f} %",
-        "min_popularity": f"   gamma* {solution.gamma_star}",
-    }
+    allocation, gap = solution.allocation, f"gap {100 * solution.gap:.2f} %"
     lines = [
         f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
         f"{solution.seconds:.3f} s",
-    ]
-    lines += [
-        f"  {measure.label:<32}{measure.text(measure.value(allocation)):>10}{notes.get(name, '')}"
-        for name, measure in MEASURES.items()
+        f"  Λ, convergence bias             {solution.value:10.4g}   none below {solution.lower_bound:.4g}, {gap}",
+        f"  V, mean of 1/popularity         {allocation.mean_inverse_popularity:10.4f}",
+        f"  Effective clients               {allocation.effective_clients:10.1f}",
+        f"  Largest influence of a client   {allocation.largest_influence:10.3f}",
+        f"  Clients of the scarcest block   {allocation.min_popularity:10d}   gamma* {solution.gamma_star}",
+        f"  Activated blocks                {allocation.total_blocks:10,d}",
     ]
     if solution.fleet is not None:
-        lines.append(f"  total VRAM                      {solution.vram_N_gib.sum():10.2f} GiB")
+        lines.append(f"  Total VRAM                      {solution.vram_N_gib.sum():10.2f} GiB")
     lines += [f"  {solution.status.value}", "", "client                budget  blocks"]
     names = solution.fleet.names if solution.fleet else range(allocation.num_clients)
     rows = zip(names, solution.problem.budget_N, allocation.blocks_per_client, strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zorba_core.allocation import coupled_noise, direction_coupling
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments import EXPERIMENTS
@@ -55,7 +54,7 @@ def test_a_recipe_that_leaves_blocks_out_has_no_finite_measure_but_those_of_its_
     only = Recipe("only", 3, only_blocks=(10, 11)).build()
     measures = allocation_measures(only)
     assert [measures[name] for name in ("V", "E", "D", "inverse_min_c")] == [float("inf")] * 4
-    assert (measures["E"], measures["D"]) == (coupled_noise(only.A_MN), direction_coupling(only.A_MN))
+    assert (measures["E"], measures["D"]) == (only.coupled_noise, only.direction_coupling)
     assert measures["lambda"] == pytest.approx(1 / 3)
 
 

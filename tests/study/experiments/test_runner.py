@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from zorba_core.allocation import coupled_noise
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import to_json
 from zorba_core.study.experiments import EXPERIMENTS, read_results, run_experiments, runner, store
@@ -88,7 +87,7 @@ def test_rows_carry_provenance_measures_and_their_whole_request(root):
     for row in results.runs.itertuples():
         spec = specs[row.sha256]
         assert json.loads(row.config)["request"] == json.loads(to_json(spec.request()))
-        assert coupled_noise(spec.recipe.build().A_MN) == row.E
+        assert spec.recipe.build().coupled_noise == row.E
         assert row.engine_version == store.ENGINE_VERSION
         assert row.base_weights_sha256
     assert set(results.curves["sha256"]) == set(results.runs["sha256"])

@@ -46,13 +46,22 @@ def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.b
     gamma = gamma_star(budget_N, num_blocks)
     from networkx.algorithms.flow import dinitz
 
-    residual = dinitz(flow_network(budget_N, num_blocks, gamma), "s", "t")
+    residual = dinitz(_network(budget_N, num_blocks, gamma), "s", "t")
     A_MN = np.zeros((num_blocks, len(budget_N)), bool)
     for client in range(len(budget_N)):
         for node, arc in residual["client", client].items():
             if node != "s" and arc["flow"] > 0:
                 A_MN[node[1], client] = True
     return A_MN
+
+
+def can_be_met(budget_N: NDArray[np.int64], num_blocks: int, popularity: int) -> bool:
+    """Whether every block can have so many clients, by a maximum flow; Theorem 4 in closed form is ``gamma_star``."""
+    import networkx as nx  # takes long to load, and other solvers do without
+    from networkx.algorithms.flow import dinitz
+
+    graph = _network(budget_N, num_blocks, popularity)
+    return nx.maximum_flow_value(graph, "s", "t", flow_func=dinitz) == popularity * num_blocks
 
 
 def greedy_update(
@@ -90,7 +99,7 @@ def greedy_update(
         )
 
 
-def flow_network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.DiGraph:
+def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.DiGraph:
     """Source -> client (budget) -> block (1) -> sink (``demand``)."""
     import networkx as nx
 

@@ -17,7 +17,7 @@ from zorba_core.allocation import Allocation
 from zorba_core.runs.folder import current_names
 from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total
-from zorba_core.study.experiments.measures import column_of, measure_of
+from zorba_core.study.experiments.measures import column_of, measure
 
 # Measures of an allocation among the outcomes.
 ALLOCATED = ("lambda", "V", "effective_clients", "min_popularity", "total_blocks")
@@ -102,7 +102,7 @@ class Record:
     def _allocated(self) -> dict[str, float | None]:
         """Measures of the allocation: of the matrix, or as far as an experiment's table has them."""
         if self.allocation is not None:
-            return {name: float(measure_of(name).value(self.allocation)) for name in ALLOCATED}
+            return {name: measure(self.allocation, name) for name in ALLOCATED}
         stored = self.summary.get("allocation", {})
         return {key: stored.get(key) for key in ALLOCATED}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from zorba_core.allocation import MEASURES, Allocation, Measure
+from zorba_core.allocation import Allocation
 
+# By the column of the tables, the number of an :class:`Allocation`.
 _MEASURE_OF = {
-    "lambda": "lambda",
+    "lambda": "bias_lambda",
     "V": "mean_inverse_popularity",
     "E": "coupled_noise",
     "D": "direction_coupling",
@@ -18,18 +19,18 @@ COLUMNS = tuple(_MEASURE_OF)
 PREDICTORS = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
 
 
-def measure_of(name: str) -> Measure:
-    """The measure of a column, or of this name."""
-    return MEASURES[_MEASURE_OF.get(name, name)]
+def measure(allocation: Allocation, name: str) -> float:
+    """The number of a column, or of this name."""
+    return float(getattr(allocation, _MEASURE_OF.get(name, name)))
 
 
 def allocation_measures(allocation: Allocation) -> dict[str, float]:
     """Every column, and the inverses among the predictors. Infinite where a block has no client."""
-    measures = {name: measure_of(name).value(allocation) for name in COLUMNS}
+    measures = {name: measure(allocation, name) for name in COLUMNS}
     inverse = {f"inverse_{name}": 1.0 / measures[name] if measures[name] else float("inf") for name in COLUMNS[4:]}
     return measures | inverse
 
 
 def column_of(name: str) -> str:
     """The column of the tables that holds a measure."""
-    return next(column for column in COLUMNS if measure_of(column) is measure_of(name))
+    return next(column for column, measure in _MEASURE_OF.items() if name in (column, measure))
