@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 
 from zorba_core.allocation import sweep
@@ -18,11 +19,15 @@ from zorba_core.plots import (
     PAPER_SCENARIOS,
     Stairs,
     allocation_figure,
+    answer_figure,
     client_order,
+    clients_figure,
     compare_fronts_figure,
+    confusion_figure,
     front_figure,
     front_order,
     histogram_figure,
+    labels_figure,
     learning_curves_figure,
     stairs_figure,
 )
@@ -106,7 +111,7 @@ def test_vram_bars_follow_their_clients(front):
     figure = allocation_figure(A_MN, used_N_gib=used, capacity_N_gib=capacity, parameters_gib=0.5, order_N=order_N)
     np.testing.assert_array_equal(trace(figure, "free").y, capacity[::-1])
     np.testing.assert_array_equal(trace(figure, "blocks").y, used[::-1])
-    assert [row[0] for row in trace(figure, "free").customdata] == [f"client {n}" for n in range(9, -1, -1)]
+    assert list(trace(figure, "free").x) == [f"client {n}" for n in range(9, -1, -1)]
 
 
 def run(name, accuracy, target=0.75):
@@ -190,3 +195,25 @@ def test_text_and_marks_stand_out_from_the_paper(palette):
 def test_figures_need_neither_torch_nor_streamlit():
     code = "import sys, zorba_core.plots; print({'torch', 'streamlit'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_figures_are_made_without_plotlys_check_and_pass_it(front):
+    A_MN, gib = front.allocation(front.knee).A_MN, np.arange(1.0, 11.0)
+    drawn = [
+        front_figure(front),
+        allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib, changed_MN=A_MN),
+        histogram_figure(gib, one_gib=1.0, block_gib=1.0, num_blocks=3),
+        stairs_figure(
+            [curve("bound", is_bound=True), curve("paper", strong=True)],
+            chosen=(10.0, 1.0),
+            references={"SC1": (15.0, 0.7)},
+            lambda_range=(0.1, 10),
+        ),
+        learning_curves_figure([run("a", [0.5, 0.9])]),
+        answer_figure({"a": 0.5, "b": 0.5}, {"a": 0.9, "b": 0.1}),
+        confusion_figure(np.eye(2), ["a", "b"]),
+        clients_figure([{"client": "a", "accuracy": 0.5, "accuracy_interval": (0.4, 0.6), "rows": 3}], 0.5),
+        labels_figure(np.array([[3, 4], [5, 6]]), ["good", "bad"]),
+    ]
+    for figure in drawn:
+        go.Figure(figure.to_dict())  # raises where a property or a value is wrong

@@ -46,6 +46,7 @@ def allocation_figure(
     with_vram = used_N_gib is not None and capacity_N_gib is not None
     popularity_M, gap = A_MN.sum(axis=1), 1 if N <= _OUTLINED else 0
     cells = go.Heatmap(
+        x=name_N,
         z=A_MN[:, order_N].astype(np.uint8),
         zmin=0,
         zmax=1,
@@ -53,9 +54,7 @@ def allocation_figure(
         showscale=False,
         xgap=gap,
         ygap=gap,
-        customdata=np.broadcast_to(name_N, (M, N)),
-        text=np.where(A_MN[:, order_N], "trains", "does not train"),
-        hovertemplate="%{customdata} %{text} block %{y}<extra></extra>",
+        hovertemplate="%{x}, block %{y}<extra></extra>",
     )
     height = height or int(np.clip(18 * M, 220, 480)) + (130 if with_vram else 0)
     top = 1 - (min(0.42, 110 / height) if with_vram else 0)
@@ -73,7 +72,7 @@ def allocation_figure(
     layout = {
         "margin": {"l": 52, "r": 8, "t": 6, "b": 30},
         "barmode": "overlay",
-        "bargap": 0.12 if N <= _OUTLINED else 0,
+        "bargap": 0.12,
         "dragmode": False,
         "showlegend": with_vram,
         "legend": {
@@ -82,6 +81,7 @@ def allocation_figure(
         },
         "shapes": shapes,
         "xaxis": {
+            "type": "category",
             "domain": [0, 1 - _BARS - 0.01],
             "range": [-0.5, N - 0.5],
             "title": {"text": f"{N} clients", "standoff": 4},
@@ -162,23 +162,26 @@ def _vram_bars(
     parameters_gib: float,
     name_N: NDArray[np.object_],
     palette: Palette,
-) -> list[go.Bar]:
-    outline = {"color": palette.muted, "width": 1 if len(used_N) <= _OUTLINED else 0}
+) -> list[Any]:
     bars = (
-        (capacity_N, "free", {"color": palette.faint, "line": outline}),
-        (used_N, "blocks", {"color": palette.front}),
-        (np.minimum(parameters_gib, used_N), "model", {"color": palette.muted}),
+        (capacity_N, "free", palette.faint),
+        (used_N, "blocks", palette.front),
+        (np.minimum(parameters_gib, used_N), "model", palette.muted),
     )
-    customdata = np.column_stack((name_N, used_N, capacity_N))
+    shared = {
+        "x": name_N,
+        "customdata": np.column_stack((used_N, capacity_N)),
+        "hovertemplate": "%{x} uses %{customdata[0]:.2f} of %{customdata[1]:.2f} GiB<extra></extra>",
+        "yaxis": "y2",
+    }
+    if len(used_N) > _OUTLINED:  # an area is drawn in a tenth of the time of a thousand bars
+        line = {"width": 0, "shape": "hvh"}
+        return [
+            go.Scatter(y=y, name=name, mode="lines", line=line, fill="tozeroy", fillcolor=color, **shared)
+            for y, name, color in bars
+        ]
+    outline = {"color": palette.muted, "width": 1}
     return [
-        go.Bar(
-            x=np.arange(len(used_N)),
-            y=values,
-            name=name,
-            marker=marker,
-            customdata=customdata,
-            hovertemplate="%{customdata[0]} uses %{customdata[1]:.2f} of %{customdata[2]:.2f} GiB<extra></extra>",
-            yaxis="y2",
-        )
-        for values, name, marker in bars
+        go.Bar(y=y, name=name, marker={"color": color, "line": outline if name == "free" else None}, **shared)
+        for y, name, color in bars
     ]
