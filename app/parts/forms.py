@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import write_bytes, write_text
 from zorba_core.runs.models import bundled_models, models_folder
-from zorba_core.vram import model_spec
 
 OWN = "Rows of my own"
 _UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
@@ -82,11 +82,13 @@ def blocks_of(model: str) -> int:
     Raises:
         ZorbaError: there is no such model.
     """
-    if model in (here := bundled_models()):
-        return model_spec(here[model]).num_blocks
-    from zorba_core.runs.session import read_spec
+    config = Path(bundled_models().get(model, model), "config.json").expanduser()
+    try:  # reading a config through transformers takes seconds when it comes first
+        return int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        from zorba_core.runs.session import read_spec
 
-    return read_spec(model).num_blocks
+        return read_spec(model).num_blocks
 
 
 @st.cache_resource(max_entries=3, show_spinner="Reading the model's tokenizer …")

@@ -41,19 +41,21 @@ def page() -> None:
         frame.drop(columns="id"),
         key="claims",
         hide_index=True,
-        height=400,
+        height=min(400, 38 + 35 * max(1, len(frame))),
         on_select="rerun",
         selection_mode="single-row",
         column_config={
             "claim": st.column_config.TextColumn(width="large"),
             "printed": st.column_config.TextColumn(width="small"),
             "measured": st.column_config.TextColumn(width="medium"),
+            "where": st.column_config.TextColumn(width="small"),
+            "unit": st.column_config.TextColumn(width="small"),
         },
         alt=f"Table of {len(frame)} claims.",
     ).selection.rows
     if rows and rows[0] < len(frame):
         _claim(by_id[frame["id"].iloc[rows[0]]])
-    st.download_button("All claims (CSV)", frame.to_csv(index=False), "zorba-claims.csv", icon=":material/download:")
+    st.download_button("These claims (CSV)", frame.to_csv(index=False), "zorba-claims.csv", icon=":material/download:")
 
 
 @st.cache_data(max_entries=2)
@@ -74,8 +76,8 @@ def _table(claims: list[dict[str, Any]]) -> pd.DataFrame:
             "claim": [claim["claim"] for claim in claims],
             "printed": [_value(claim["printed"]) for claim in claims],
             "measured": [_value(claim["ours"]) for claim in claims],
-            "unit": [claim["unit"] for claim in claims],
             "where": [claim["where"] for claim in claims],
+            "unit": [claim["unit"] for claim in claims],
         }
     )
 

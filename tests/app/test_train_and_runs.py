@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from app.parts import jobs
+from app.parts import forms, jobs
 from app.parts import runs as run_folders
 from tests.app.conftest import texts
 from zorba_core.allocation import Allocation
@@ -69,42 +69,53 @@ def test_a_model_of_another_depth_gets_the_same_shares(train, tiny_opt_folder):
     assert "so each client trains the same share" in texts(train)
 
 
+def test_rows_of_ones_own_are_shown_as_the_model_reads_them(train):
+    rows = "\n".join(f"{n},my parcel {n} never came,{'shipping' if n % 2 else 'billing'}" for n in range(40))
+    train.run().selectbox(key="train_rows").set_value(forms.OWN).run()
+    assert "Upload a file" in texts(train)
+    train.file_uploader(key="rows_file").upload("tickets.csv", f"id,text,topic\n{rows}\n".encode(), "text/csv").run()
+    said = texts(train)
+    assert "40 rows, 2 labels" in said
+    assert any("my parcel 0 never came" in block.value for block in train.code)
+    assert not train.button(key="start").disabled
+    assert "--label topic" in " ".join(block.value for block in train.code)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", b""), ("b.csv", b"text\n\n"), ("c.parquet", b"PAR1"), ("d.xlsx", b"PK\x03\x04"), ("e.json", b"{"),
+        ("f.csv", b"\xff\xfe\x00"), ("g.jsonl", b"[1]\n"), ("h.csv", b"text,label\na,b\n"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_table_is_explained_and_start_is_off(train, name, content):
+    train.run().selectbox(key="train_rows").set_value(forms.OWN).run()
+    train.file_uploader(key="rows_file").upload(name, content, "text/plain").run()
+    texts(train)
+    assert train.warning
+    assert train.button(key="start").disabled
+
+
 @pytest.mark.slow
-def test_a_training_runs_in_the_background_and_a_second_click_starts_no_second(train, runs):
-    train.run().number_input(key="set_rounds").set_value(3).run()
+def test_a_training_runs_in_the_background_until_it_is_stopped_and_no_second_start_is_let_in(train, runs):
+    train.run().number_input(key="set_rounds").set_value(4000).run()
     train.button(key="start").click().run()
     (job,) = jobs.list_jobs(runs)
     assert jobs.why_not_now(runs) == "A run is starting: wait for its first round."
     with pytest.raises(RunError, match="A run is starting"):
         jobs.start_training(runs, Allocation([[1]]), {"rounds": 3}, "again")
     assert train.button(key="start").disabled
-    assert wait_for(job, "finished", "failed", "refused").name == "finished"
-    said = texts(train.run())
-    assert "Accuracy now" in [metric.label for metric in train.metric]
-    assert "finished" in said
+    wait_for(job, "running")
+    assert "Accuracy now" in [metric.label for metric in train.run().metric]
+    jobs.stop(job)
+    state = wait_for(job, "stopped")
+    assert "stopped" in texts(train.run())
+    assert "Resume" in [button.label for button in train.button]
     assert not train.button(key="start").disabled
-    state = jobs.state_of(job)
     shutil.rmtree(state.run)  # deleted elsewhere: the open page says so and does not blame the memory
     said = texts(train.run())
     assert "Its folder was deleted" in said
     assert "memory" not in said
-
-
-@pytest.mark.slow
-def test_a_stopped_training_resumes(train, runs):
-    train.run().number_input(key="set_rounds").set_value(400).run()
-    train.button(key="start").click().run()
-    (job,) = jobs.list_jobs(runs)
-    wait_for(job, "running")
-    time.sleep(1)
-    jobs.stop(job)
-    state = wait_for(job, "stopped", "finished")
-    assert state.name == "stopped"
-    resumed = jobs.start_resume(runs, state.run, 400, job.title)
-    wait_for(resumed, "running")
-    jobs.stop(resumed)
-    wait_for(resumed, "stopped")
-    assert "stopped" in texts(train.run())
 
 
 def test_without_runs_the_page_says_how_to_make_one(app):

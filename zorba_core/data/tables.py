@@ -274,7 +274,7 @@ def _read_excel(path: Path, encoding: str) -> pd.DataFrame:
         cells = pd.read_excel(path, header=None, dtype=object, keep_default_na=False, na_values=[""])
     except ImportError:
         raise InvalidInputError(f"{path}: reading Excel needs openpyxl; install it, or save the sheet as CSV") from None
-    except (ValueError, OSError, KeyError) as error:
+    except Exception as error:  # an archive from outside can be broken in any way
         raise InvalidInputError(f"{path} cannot be read as Excel: {first_line(error)}") from None
     cells = cells.dropna(how="all").dropna(how="all", axis=1)
     cells = cells.astype(object).where(cells.notna(), None)

@@ -70,13 +70,13 @@ def allocation_figure(
             corners = {"x0": place - 0.5, "x1": place + 0.5, "y0": block - 0.5, "y1": block + 0.5}
             shapes.append({"type": "rect", **corners, "line": line})
     layout = {
-        "margin": {"l": 52, "r": 8, "t": 6, "b": 30},
+        "margin": {"l": 52, "r": 8, "t": 20 if with_vram else 6, "b": 30},
         "barmode": "overlay",
         "bargap": 0.12,
         "dragmode": False,
         "showlegend": with_vram,
         "legend": {
-            "orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "traceorder": "normal",
+            "orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "traceorder": "normal",
             "bgcolor": palette.paper, "font": {"size": 12},
         },
         "shapes": shapes,
