@@ -24,6 +24,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError, in_short, nam
 
 _PATTERN = frozenset("*?[")
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # as a table writes a column of whole numbers with gaps
+_HALF = re.compile("[\ud800-\udfff]")  # of a character: JSON cut in the middle of an emoji, which no tokenizer reads
 _NO_VALUE = list | tuple | dict | set | bytes | np.ndarray
 
 
@@ -59,7 +60,8 @@ def _read_file(file: str, encoding: str) -> pd.DataFrame:
     for column, names in frame.attrs.setdefault("names", {}).items():
         name_of = {-1: None, **dict(enumerate(names))}  # -1: datasets' mark of no label
         frame[column] = [name_of.get(value, value) if isinstance(value, int) else value for value in frame[column]]
-    return frame.assign(**{PLACE: [place(file, index) for index in frame.index]})
+    before = place(file, "")
+    return frame.assign(**{PLACE: [f"{before}{index}" for index in frame.index]})
 
 
 def is_many(path: Any) -> bool:
@@ -174,9 +176,7 @@ def texts_of(frame: pd.DataFrame, column: str) -> list[str]:
     """
     values = _values(frame, column, "a text", "name another column")
     texts = ["" if is_empty(value) else str(value) for value in values]
-    # JSON cut in the middle of an emoji holds half of it, which no tokenizer reads.
-    halved = [any("\ud800" <= letter <= "\udfff" for letter in text) for text in texts]
-    refuse_rows(frame, halved, f"column {column} holds half of a character", "remove it")
+    refuse_rows(frame, [*map(_HALF.search, texts)], f"column {column} holds half of a character", "remove it")
     return texts
 
 
