@@ -24,6 +24,7 @@ NUMBERS = list(range(60))
         ({"a": REMARKS, "b": KINDS, "n": [n % 3 for n in NUMBERS]}, "b", ("a",)),
         ({"text": REMARKS, "stars": [n % 5 for n in NUMBERS], "url": REMARKS}, "stars", ("text",)),
         ({"text": REMARKS, "branch": KINDS, "kind": KINDS}, "kind", ("text",)),
+        ({"text": REMARKS[:2], "label": KINDS[:2]}, "label", ("text",)),
         ({"text": REMARKS, "label": [0, 1] * 30, "label_text": ["about a late box", "about a wrong bill"] * 30},
          "label", ("text",)),
     ],

@@ -171,10 +171,12 @@ def _asked(profiles: dict[str, _Profile], said: Said) -> tuple[str | None, str |
 
 
 def _same_as_label(frame: pd.DataFrame, profiles: dict[str, _Profile], label: str) -> list[str]:
-    """Columns that say the label in other words: each label has its value there."""
+    """Columns that say the label in other words: each label has its value there, which comes again."""
     labels = label_texts(frame, label)
     count = len({*labels})
-    same = [column for column in profiles if column != label and profiles[column].distinct == count]
+    same = [
+        column for column, profile in profiles.items() if column != label and profile.distinct == count < profile.rows
+    ]
     return [column for column in same if len({*zip(labels, map(label_text, frame[column]), strict=True)}) == count]
 
 
