@@ -1,4 +1,4 @@
-"""The documents name tests and files that exist."""
+"""The documents name tests and files that exist, and show Python that runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "zorba_core").rglob("*.md"), *(ROOT / "app").rglob("*.md")]
+
+
+def test_the_readme_shows_python_that_runs():
+    """Up to the training, which other tests do."""
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    names: dict = {}
+    exec(example.partition("run =")[0], names)
+    assert names["plan"].optimal
+    assert names["front"]["knee"].sum() == 1
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

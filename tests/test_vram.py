@@ -172,7 +172,7 @@ def test_a_config_gives_the_sizes_of_the_model_built_from_it(family):
         assert (spec.num_blocks, spec.hidden_size, spec.num_heads, spec.ffn_ratio) == (3, 48, 4, 2)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", PUBLISHED_OPT)
 def test_a_preset_has_the_published_shape_and_nearly_the_published_size(name):
     hidden, blocks, heads, embedding, exact = PUBLISHED_OPT[name]
     config = transformers.OPTConfig(
@@ -187,6 +187,19 @@ def test_a_preset_has_the_published_shape_and_nearly_the_published_size(name):
     preset = model_spec(f"facebook/{name}")
     assert (preset.num_blocks, preset.hidden_size, preset.num_heads) == (blocks, hidden, heads)
     assert preset.num_parameters == pytest.approx(exact, rel=0.013)
+
+
+def test_smollm2_is_counted_from_its_config():
+    config = transformers.LlamaConfig(
+        num_hidden_layers=30,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        vocab_size=49152,
+        tie_word_embeddings=True,
+    )
+    assert spec_from_config(config, "smollm2-135m") == PRESETS["smollm2-135m"]
 
 
 def test_a_hugging_face_folder_and_its_config_file_give_the_same_spec(tmp_path):

@@ -17,10 +17,12 @@ import io
 import math
 import os
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -49,81 +51,19 @@ NAME_COLUMNS, SIZE_COLUMNS = ("client", "name", "gpu"), ("vram_gib", "vram", "gi
 
 @dataclass(frozen=True)
 class Mix:
-    """GPUs that occur together: GiB of each card by its name, and how often it occurs relative to the others."""
+    """GPUs that occur together (``gpus.toml``): GiB by card, and how often each occurs relative to the others."""
 
     title: str
     gib: Mapping[str, float]
     source: str
     date: str
-    share: Mapping[str, float] | None = None  # None: each card equally often, which is an assumption
+    share: Mapping[str, float] | None = None  # None: each card equally often
+    weights: str = "each kind equally often: an assumption"  # where the shares come from
     reserved_gib: float = 0.0  # memory that the system keeps on every device
 
-    @property
-    def weights(self) -> str:
-        """Where the shares come from."""
-        if self.share is None:
-            return "each kind equally often: an assumption"
-        return "shares of surveyed machines with 4 GB or more, renormalised"
 
-
-_STEAM = {4: 0.069, 6: 0.073, 8: 0.306, 10: 0.022, 11: 0.012, 12: 0.154, 16: 0.269, 20: 0.014, 22: 0.010, 24: 0.058}
-_STEAM |= {32: 0.013}
-
-# Sizes are what vendors call GB, which for graphics memory are GiB.
 MIXES: Mapping[str, Mix] = {
-    "steam": Mix(
-        title="Desktop graphics cards",
-        gib={f"{gib} GB card": gib for gib in _STEAM},
-        share={f"{gib} GB card": share for gib, share in _STEAM.items()},
-        source="Steam hardware survey, by way of jdegene/steamHWsurvey (shs.csv, 98a507c)",
-        date="April 2026, after Valve corrected its VRAM reporting in February",
-    ),
-    "jetson": Mix(
-        title="Jetson edge devices",
-        gib={
-            "Orin Nano 4GB": 4,
-            "Orin Nano 8GB": 8,
-            "Orin NX 8GB": 8,
-            "Orin NX 16GB": 16,
-            "AGX Orin 32GB": 32,
-            "AGX Orin 64GB": 64,
-        },
-        source="NVIDIA's datasheets of Orin Nano and Orin NX; AGX Orin from general knowledge",
-        date="read in November 2026",
-        reserved_gib=2.0,
-    ),
-    "cloud": Mix(
-        title="Cloud GPUs",
-        gib={
-            "T4": 16,
-            "V100": 16,
-            "L4": 24,
-            "A10G": 24,
-            "A30": 24,
-            "A100 40GB": 40,
-            "L40S": 48,
-            "A100 80GB": 80,
-            "H100": 80,
-            "H200": 141,
-            "B200": 180,
-        },
-        source="Modal's documentation, NVIDIA's NIM and MIG guides",
-        date="read in November 2026",
-    ),
-    "mig": Mix(
-        title="MIG shares of data-centre GPUs",
-        gib={
-            "A30 1g.6gb": 6,
-            "A30 2g.12gb": 12,
-            "A100 1g.10gb": 10,
-            "A100 2g.20gb": 20,
-            "A100 3g.40gb": 40,
-            "H200 1g.18gb": 18,
-            "H200 2g.35gb": 35,
-        },
-        source="NVIDIA's MIG guide; AWS HyperPod's documentation",
-        date="read in November 2026",
-    ),
+    name: Mix(**mix) for name, mix in tomllib.loads(Path(__file__).with_name("gpus.toml").read_text("utf-8")).items()
 }
 
 

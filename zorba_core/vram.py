@@ -88,6 +88,7 @@ PRESETS: Mapping[str, ModelSpec] = {
         ModelSpec("opt-1.3b", num_blocks=24, hidden_size=2048, num_heads=32, num_parameters=1_300_000_000),
         ModelSpec("opt-2.7b", num_blocks=32, hidden_size=2560, num_heads=32, num_parameters=2_651_596_800),
         ModelSpec("opt-30b", num_blocks=48, hidden_size=7168, num_heads=56, num_parameters=29_974_540_288),
+        ModelSpec("smollm2-135m", 30, hidden_size=576, num_heads=9, num_parameters=134_515_008, ffn_ratio=1536 / 576),
     )
 }
 

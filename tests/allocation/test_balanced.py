@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zorba_core.allocation import Allocation, Problem, gamma_star, solve
 from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
-from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
 
 
 @st.composite

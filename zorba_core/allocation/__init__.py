@@ -1,7 +1,7 @@
 """Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
 
 from zorba_core.allocation import solvers  # noqa: F401 - registers them
-from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, v_bounds, water_filled_bound
+from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, water_filled_bound
 from zorba_core.allocation.front import Front, front, hypervolume, knee, non_dominated, sweep, sweep_totals
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
@@ -34,7 +34,6 @@ __all__ = [
     "solver",
     "sweep",
     "sweep_totals",
-    "v_bounds",
     "water_filled_bound",
     "write_allocation",
 ]

@@ -1,4 +1,4 @@
-"""Theorem 4, and lower bounds on Lambda and V that hold for every matrix: cheap enough to stand beside every answer.
+"""Theorem 4, and lower bounds on Lambda that hold for every matrix: cheap enough to stand beside every answer.
 
 Shapes: N clients, K different numbers of blocks held. ``held_N`` int64; x_n stands for 1 / (least popularity of n).
 """
@@ -60,14 +60,6 @@ def water_filled_bound(problem: Problem) -> float:
     left, reach = float(covered[right - 1]), float(covered[right])
     mu = left_mu + (right_mu - left_mu) * (M - left) / (reach - left)
     return _ROUNDING * float((count_K * np.clip(mu * held_K, low, high) ** 2).sum())
-
-
-def v_bounds(total_E: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
-    """The least V of as many activated blocks, for each of E totals: 1/c is convex, so popularities within one of each
-    other are best. NaN where the blocks are more than the total."""
-    low_E, num_high_E = np.divmod(total_E, num_blocks)
-    safe_E = np.where(low_E > 0, low_E, 1).astype(float)
-    return np.where(low_E > 0, (num_high_E / (safe_E + 1) + (num_blocks - num_high_E) / safe_E) / num_blocks, np.nan)
 
 
 def _most_uneven(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -23,7 +23,7 @@ from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Solution, Status, problem_of, solve
 from zorba_core.allocation.solvers.balanced import water_filled_budgets
 from zorba_core.allocation.solvers.two_level import closest_two_level
-from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.fleet import Fleet
 

@@ -19,7 +19,7 @@ import numpy as np
 from zorba_core import files
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import MAX_BLOCKS, MAX_CELLS
-from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 
 FORMATS = ("npz", "json", "csv")
 MAX_FILE_BYTES = 256_000_000
@@ -110,37 +110,26 @@ def _read_json(path: Path) -> Allocation:
         raise InvalidInputError("want an object with num_blocks and blocks_per_client") from None
     if not isinstance(blocks_per_client, list) or not all(isinstance(blocks, list) for blocks in blocks_per_client):
         raise InvalidInputError("blocks_per_client must be a list with a list of block ids for each client")
-    for client, blocks in enumerate(blocks_per_client):
-        if not all(_is_whole(block) for block in blocks):
-            raise InvalidInputError(f"client {client}: block ids must be whole numbers")
     return _from_ids(blocks_per_client, num_blocks)
 
 
 def _read_csv(path: Path) -> Allocation:
     """A row per client, in any order: the column ``client`` says whose row it is."""
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True, skipinitialspace=True)
     try:
-        lines = list(csv.reader(io.StringIO(_text(path), newline=""), strict=True))
+        if not {*_COLUMNS} <= {*(reader.fieldnames or ())}:
+            raise InvalidInputError(f"its first line must name the columns {','.join(_COLUMNS)}, separated by commas")
+        rows = [(int(row["client"]), int(row["num_blocks"]), [*map(int, row["blocks"].split())]) for row in reader]
     except csv.Error:
         raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {_ANOTHER_COPY}") from None
-    header, *rows = [line for line in lines if line] or [[]]
-    header = [name.strip() for name in header]
-    if any(header.count(name) != 1 for name in _COLUMNS):
-        raise InvalidInputError(f"columns are {', '.join(header)[:80]}; want {','.join(_COLUMNS)}, separated by commas")
-    num_blocks, ids = set(), {}
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(header):
-            raise InvalidInputError(f"row {number} has {len(row)} cells and the header {len(header)}")
-        cells = dict(zip(header, row, strict=True))
-        num_blocks.add(_whole(cells["num_blocks"], f"row {number}: num_blocks"))
-        client = _whole(cells["client"], f"row {number}: client")
-        if client in ids:
-            raise InvalidInputError(f"row {number}: client {client} has a row already")
-        ids[client] = [_whole(block, f"row {number}: a block") for block in cells["blocks"].split()]
-    if sorted(ids) != list(range(len(ids))):
-        raise InvalidInputError(f"{len(ids)} rows must be of the clients 0 to {len(ids) - 1}, each once")
-    if len(num_blocks) != 1:
-        raise InvalidInputError(f"num_blocks must be one number in all rows: {name_some(sorted(num_blocks)) or 'none'}")
-    return _from_ids([ids[client] for client in range(len(ids))], num_blocks.pop())
+    except (TypeError, ValueError, AttributeError):
+        raise InvalidInputError(f"line {reader.line_num}: want whole numbers in {', '.join(_COLUMNS)}") from None
+    rows.sort()
+    if [client for client, _, _ in rows] != list(range(len(rows))):
+        raise InvalidInputError(f"{len(rows)} rows must be of the clients 0 to {len(rows) - 1}, each once")
+    if len({num_blocks for _, num_blocks, _ in rows}) != 1:
+        raise InvalidInputError("num_blocks must be one number in all rows")
+    return _from_ids([blocks for _, _, blocks in rows], rows[0][1])
 
 
 def _text(path: Path) -> str:
@@ -150,23 +139,17 @@ def _text(path: Path) -> str:
         raise InvalidInputError(f"not UTF-8 text; {_ANOTHER_COPY}") from None
 
 
-def _whole(text: str, what: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidInputError(f"{what} is {text[:80]!r}; it must be a whole number") from None
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _from_ids(blocks_per_client: list[list[int]], num_blocks: Any) -> Allocation:
     """Refuse a matrix that nobody can hold before it is made."""
     if not _is_whole(num_blocks) or not 1 <= num_blocks <= MAX_BLOCKS:
         raise InvalidInputError(f"num_blocks is {in_short(num_blocks)}; it must be a whole number, 1 to {MAX_BLOCKS}")
-    if not blocks_per_client:
-        raise InvalidInputError("no clients")
-    if num_blocks * len(blocks_per_client) > MAX_CELLS:
-        raise InvalidInputError(f"{num_blocks} blocks for {len(blocks_per_client)} clients are too many cells")
+    if not 1 <= num_blocks * len(blocks_per_client) <= MAX_CELLS:
+        raise InvalidInputError(f"{num_blocks} blocks for {len(blocks_per_client)} clients: not 1 to {MAX_CELLS} cells")
+    for client, blocks in enumerate(blocks_per_client):
+        if not all(map(_is_whole, blocks)):
+            raise InvalidInputError(f"client {client}: block ids must be whole numbers")
     return Allocation.from_blocks(blocks_per_client, num_blocks)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.bounds import v_bounds
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, RowMetrics, solver
-from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup, high_blocks_held
+from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup, high_blocks_held
 
 # Vectors are taken in slices of about this many numbers so that temporaries stay in the processor's cache.
 _SLICE_NUMBERS = 1 << 17
@@ -66,7 +65,7 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
     return RowMetrics(
         total_blocks_E=total_E,
         bias_lambda_E=np.where(covered_E, lambda_E, np.nan),
-        mean_inverse_popularity_E=v_bounds(total_E, num_blocks),  # no V is lower
+        mean_inverse_popularity_E=_even_v(total_E, num_blocks),
         effective_clients_E=np.where(covered_E, num_blocks**2 / square_E, np.nan),
         min_popularity_E=low_E,
     )
@@ -87,3 +86,11 @@ def balanced(problem: Problem, options: Options) -> WrappedAllocation:
     """
     held_N = water_filled_budgets(problem.usable_N, problem.most_blocks)
     return WrappedAllocation((WrappedGroup(0, problem.num_blocks, held_N),))
+
+
+def _even_v(total_E: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
+    """The least V of as many activated blocks, for each of E totals: 1/c is convex, so popularities within one of each
+    other are best. NaN where the blocks are more than the total."""
+    low_E, num_high_E = np.divmod(total_E, num_blocks)
+    safe_E = np.where(low_E > 0, low_E, 1).astype(float)
+    return np.where(low_E > 0, (num_high_E / (safe_E + 1) + (num_blocks - num_high_E) / safe_E) / num_blocks, np.nan)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, solver
 from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets
-from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
 
 # Up to this many values of n2 and of v2 are tried at once; beyond, a grid is refined around the best points.
 _GRID = 64
