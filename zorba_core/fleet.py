@@ -278,7 +278,7 @@ class Fleet:
         return whole_block_budgets(self.capacity_N_bytes, self.model, self.workload, self.names)
 
     def affordable_N(self, reserve_N_bytes: ArrayLike = 0.0) -> NDArray[np.int64]:
-        """Whole blocks that each client could hold beside ``reserve_N_bytes``; below 1 where it cannot hold one.
+        """Whole blocks that each client could hold with a reserve held back; below 1 where it cannot hold one.
         Broadcasts as :func:`zorba_core.vram.affordable_blocks`."""
         return affordable_blocks(self.capacity_N_bytes, self.model, self.workload, reserve_N_bytes)
 

@@ -111,7 +111,7 @@ def psi_client_bytes(model: ModelSpec, workload: Workload, blocks_N: ArrayLike) 
 
 
 def psi_total_bytes(model: ModelSpec, workload: Workload, num_clients: int, blocks: int, copies: int = 1) -> int:
-    """sum_n psi_tot,n, a cell of Table II: ``copies`` of the parameters on each client (2 where gradients are kept as
+    """sum_n psi_tot,n, a cell of Table II: ``copies`` of the parameters on each client (2 where gradients are stored as
     well) and ``blocks`` activated blocks over all clients.
 
     Raises:

@@ -13,8 +13,8 @@ from zorba_core.study.toy.matrices import enumerate_classes
 CLASSES = enumerate_classes()
 
 
-def matrix_name(found):
-    return str(found.representative.A_MN.astype(int).tolist())
+def matrix_name(each_class):
+    return str(each_class.representative.A_MN.astype(int).tolist())
 
 
 def signs(count):
@@ -32,15 +32,15 @@ def mean_square_estimate(A_MN, gradient_NM):
     return total / 2**M
 
 
-@pytest.mark.parametrize("found", CLASSES, ids=matrix_name)
-def test_direction_coupling_is_the_square_of_the_estimate_when_every_gradient_is_one(found):
-    A_MN = found.representative.A_MN
+@pytest.mark.parametrize("each_class", CLASSES, ids=matrix_name)
+def test_direction_coupling_is_the_square_of_the_estimate_when_every_gradient_is_one(each_class):
+    A_MN = each_class.representative.A_MN
     assert Allocation(A_MN).direction_coupling == pytest.approx(mean_square_estimate(A_MN, np.ones(A_MN.T.shape)))
 
 
-@pytest.mark.parametrize("found", CLASSES[::4], ids=matrix_name)
-def test_coupled_noise_is_the_square_of_the_estimate_when_gradients_are_independent_noise(found):
-    A_MN = found.representative.A_MN
+@pytest.mark.parametrize("each_class", CLASSES[::4], ids=matrix_name)
+def test_coupled_noise_is_the_square_of_the_estimate_when_gradients_are_independent_noise(each_class):
+    A_MN = each_class.representative.A_MN
     noises = [np.reshape(noise, A_MN.T.shape) for noise in signs(A_MN.size)]
     measured = np.mean([mean_square_estimate(A_MN, noise_NM) for noise_NM in noises])
     assert Allocation(A_MN).coupled_noise == pytest.approx(measured)

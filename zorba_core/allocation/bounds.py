@@ -1,4 +1,4 @@
-"""Theorem 4, and lower bounds on Lambda that hold for every matrix: cheap enough to stand beside every answer.
+"""Theorem 4, and lower bounds on Lambda that hold for every matrix: cheap enough for every answer.
 
 Shapes: N clients, K different numbers of blocks held. ``held_N`` int64; x_n stands for 1 / (least popularity of n).
 """

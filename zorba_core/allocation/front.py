@@ -110,7 +110,6 @@ def sweep(
     seed: int = 0,
     *,
     too_small: TooSmall = "clamp",
-    reference: tuple[float, float] | None = None,
     on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
 ) -> Front:
@@ -120,8 +119,8 @@ def sweep(
     which few points lie above half of the VRAM. A client left with less than one block is given one and counted
     (``too_small="clamp"``), or its whole vector is left out (``"drop"``). A solver with ``rows`` (``balanced``) is
     vectorised over E; ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume
-    counts up to ``reference``, by default all VRAM and the Lambda of one block for each client. ``on_solution`` is
-    called with each point that a solver was run for, as it comes: for progress.
+    counts up to all VRAM and the Lambda of one block for each client. ``on_solution`` is
+    called with each solution, for progress; not where a solver is vectorised.
 
     Raises:
         InvalidInputError: an unknown solver or mode, or too many points for memory.
@@ -150,7 +149,7 @@ def sweep(
         columns = _one_by_one(problems, total_E, solver, seed, on_solution, options)
     columns |= {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
     columns |= {"budget_EN": budget_EN, "solver": solver, "seed": seed, "dropped": E - len(chosen)}
-    return _front(fleet, reference, **columns)
+    return _front(fleet, **columns)
 
 
 def sweep_totals(
@@ -159,7 +158,6 @@ def sweep_totals(
     solver: str | Solver = "exact",
     *,
     seed: int = 0,
-    reference: tuple[float, float] | None = None,
     on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
 ) -> Front:
@@ -167,7 +165,7 @@ def sweep_totals(
 
     ``totals`` are the values of T, or how many to spread from the least possible to all budgets. With ``exact`` the
     points are the true front of Lambda against VRAM, each with its bound; 50 take some 5 s at N=50, M=12.
-    ``on_solution`` is called with each solution as it comes: for progress, or to keep the matrices.
+    ``on_solution`` is called with each solution: for progress, or to collect the matrices.
 
     Raises:
         InvalidInputError: a solver that takes no total.
@@ -185,12 +183,12 @@ def sweep_totals(
     columns = _one_by_one(problems, limit_E, solver, seed, on_solution, options)
     columns |= {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": np.zeros_like(limit_E), "limit_E": limit_E}
     budget_EN = np.broadcast_to(budget_N, (len(limit_E), N))
-    return _front(fleet, reference, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
+    return _front(fleet, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
 
 
 def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which points have no other with both values at most theirs and one below; of equal points the first is kept.
-    NaN never is. O(P log P)."""
+    """Which points have no other with both values at most theirs and one below; of equal points the first counts.
+    NaN never does. O(P log P)."""
     on_front_P = np.zeros(len(x_P), bool)
     usable = np.flatnonzero(~np.isnan(x_P) & ~np.isnan(y_P))
     order = usable[np.lexsort((usable, y_P[usable], x_P[usable]))]
@@ -252,12 +250,12 @@ def _at_once(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int) 
     return {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
 
 
-def _front(fleet: Fleet, reference: tuple[float, float] | None, **columns: Any) -> Front:
+def _front(fleet: Fleet, **columns: Any) -> Front:
     """Judge the points against each other."""
     N, M = fleet.num_clients, fleet.num_blocks
     ratio_E, value_E = fleet.vram_ratio(columns["total_blocks_E"]), columns["bias_lambda_E"]
-    if reference is None:  # one block for each client: popularity N // M (at least 1) on every block
-        reference = (1.0, N / max(1, N // M) ** 2)
+    # One block for each client: popularity N // M (at least 1) on every block.
+    reference = (1.0, N / max(1, N // M) ** 2)
     on_front_E = non_dominated(ratio_E, value_E)
     if not on_front_E.any():
         raise InfeasibleError(

@@ -1,7 +1,7 @@
 """A matrix with an exact total and a given Lambda: the paper's SC1, SC2, SC3 and any other (total, Lambda).
 
-The paper's solver cannot give SC2 and SC3 (at 0.86 of the VRAM it ends near 0.1), so they are constructed: a start
-whose Lambda is close, then single moves of one activated block to another cell until Lambda is within the tolerance.
+The paper's solver cannot give SC2 and SC3 (at 0.86 of the VRAM it ends near 0.1), so they are constructed: a matrix of
+nearly that Lambda, then moves of one activated block to another cell until Lambda is within the tolerance.
 
 Shapes: M blocks, N clients, K moves tried at once. ``A_MN`` bool; ``room_N`` int64.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,12 +59,12 @@ def solve_scenario(
 ) -> Solution:
     """A matrix with exactly ``total`` blocks and abs(Lambda - target) <= tolerance. Well under 1 s at N=50.
 
-    ``time_limit`` (seconds) also covers the proof of the reachable interval when nothing is found. ``limits`` as for
+    ``time_limit`` (seconds) also covers the proof of the reachable interval when the search fails. ``limits`` as for
     :func:`~zorba_core.allocation.solve.solve`; the total is one of them, or the problem's.
 
     Raises:
         InvalidInputError: no total, or a target or tolerance that is not positive.
-        InfeasibleError: out of reach, with the interval that is not; or nothing found, with the closest value.
+        InfeasibleError: out of reach, with the interval that is not; or the search failed, with the closest value.
     """
     problem = problem_of(request, **limits)
     if problem.total is None:
@@ -83,8 +83,8 @@ def solve_scenario(
     for heat, start_MN in itertools.product(_HEATS, starts):
         if time.perf_counter() > started + time_limit / 2:
             break
-        walk = _Walk(problem, target_lambda, tolerance, heat * target_lambda, started + time_limit / 2)
-        A_MN = walk.run(start_MN, rng)
+        aim, deadline = (target_lambda, tolerance), started + time_limit / 2
+        A_MN = _walk(problem, start_MN, aim, heat * target_lambda, deadline, rng)
         value = bias_lambda(A_MN)
         if abs(value - target_lambda) <= tolerance:
             return Solution(
@@ -154,57 +154,56 @@ def _with_starved(problem: Problem, popularities: list[int]) -> NDArray[np.bool_
     return A_MN
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """Moves of single activated cells, each time the best of K random ones, accepted as in simulated annealing."""
+def _walk(
+    problem: Problem,
+    start_MN: NDArray[np.bool_],
+    aim: tuple[float, float],
+    heat: float,
+    deadline: float,
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """The matrix closest to ``aim``, target and tolerance, on a walk from ``start_MN``. A step is the best of K random
+    moves, accepted as in simulated annealing."""
+    target, tolerance = aim
+    A_MN, best_MN, distance = start_MN.copy(), start_MN, abs(bias_lambda(start_MN) - target)
+    best = distance
+    for _ in range(_STEPS):
+        if best <= tolerance or time.perf_counter() > deadline:
+            break
+        source_K, goal_K, lambda_K = _random_moves(problem, A_MN, rng)
+        distance_K = np.abs(lambda_K - target)
+        at = int(distance_K.argmin())
+        if distance_K[at] < distance - heat * np.log(rng.random()):
+            A_MN.flat[source_K[at]], A_MN.flat[goal_K[at]] = False, True
+            distance = float(distance_K[at])
+            if distance < best:
+                best_MN, best = A_MN.copy(), distance
+        heat *= _COOLING
+    return best_MN
 
-    problem: Problem
-    target: float
-    tolerance: float
-    heat: float
-    deadline: float
 
-    def run(self, start_MN: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
-        """The matrix closest to the target on the way."""
-        A_MN, heat = start_MN.copy(), self.heat
-        best_MN, distance = start_MN, abs(bias_lambda(start_MN) - self.target)
-        best = distance
-        for _ in range(_STEPS):
-            if best <= self.tolerance or time.perf_counter() > self.deadline:
-                break
-            source_K, goal_K, lambda_K = self._random_moves(A_MN, rng)
-            distance_K = np.abs(lambda_K - self.target)
-            at = int(distance_K.argmin())
-            if distance_K[at] < distance - heat * np.log(rng.random()):
-                A_MN.flat[source_K[at]], A_MN.flat[goal_K[at]] = False, True
-                distance = float(distance_K[at])
-                if distance < best:
-                    best_MN, best = A_MN.copy(), distance
-            heat *= _COOLING
-        return best_MN
-
-    def _random_moves(
-        self, A_MN: NDArray[np.bool_], rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """K moves (flat cell emptied, flat cell filled) and Lambda after each, infinite where a constraint breaks.
-        Half of them stay in one client's column, which a full budget does not forbid."""
-        M, N, K = self.problem.num_blocks, self.problem.num_clients, _MOVES_AT_ONCE
-        source_K = rng.choice(np.flatnonzero(A_MN), K)
-        m, n = np.divmod(source_K, N)
-        m2, n2 = rng.integers(M, size=K), np.where(np.arange(K) % 2, n, rng.integers(N, size=K))
-        popularity_M, held_N = A_MN.sum(axis=1), A_MN.sum(axis=0)
-        allowed = ~A_MN[m2, n2]
-        allowed &= (n == n2) | ((held_N[n] > 1) & (held_N[n2] < self.problem.usable_N[n2]))
-        allowed &= (m == m2) | (popularity_M[m] > self.problem.min_popularity)
-        each = np.arange(K)
-        popularity_KM = np.tile(popularity_M, (K, 1))
-        popularity_KM[each, m] -= 1
-        popularity_KM[each, m2] += 1
-        A_KMN = np.tile(A_MN, (K, 1, 1))
-        A_KMN[each, m, n], A_KMN[each, m2, n2] = False, True
-        least_KN = np.where(A_KMN, popularity_KM[:, :, None], N + 1).min(axis=1)
-        lambda_K = (1.0 / np.maximum(least_KN, 1) ** 2.0).sum(axis=1)
-        return source_K, m2 * N + n2, np.where(allowed, lambda_K, np.inf)
+def _random_moves(
+    problem: Problem, A_MN: NDArray[np.bool_], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """K moves (flat cell emptied, flat cell filled) and Lambda after each, infinite where a constraint breaks. Half of
+    them stay in one client's column, which a full budget does not forbid."""
+    M, N, K = problem.num_blocks, problem.num_clients, _MOVES_AT_ONCE
+    source_K = rng.choice(np.flatnonzero(A_MN), K)
+    m, n = np.divmod(source_K, N)
+    m2, n2 = rng.integers(M, size=K), np.where(np.arange(K) % 2, n, rng.integers(N, size=K))
+    popularity_M, held_N = A_MN.sum(axis=1), A_MN.sum(axis=0)
+    allowed = ~A_MN[m2, n2]
+    allowed &= (n == n2) | ((held_N[n] > 1) & (held_N[n2] < problem.usable_N[n2]))
+    allowed &= (m == m2) | (popularity_M[m] > problem.min_popularity)
+    each = np.arange(K)
+    popularity_KM = np.tile(popularity_M, (K, 1))
+    popularity_KM[each, m] -= 1
+    popularity_KM[each, m2] += 1
+    A_KMN = np.tile(A_MN, (K, 1, 1))
+    A_KMN[each, m, n], A_KMN[each, m2, n2] = False, True
+    least_KN = np.where(A_KMN, popularity_KM[:, :, None], N + 1).min(axis=1)
+    lambda_K = (1.0 / np.maximum(least_KN, 1) ** 2.0).sum(axis=1)
+    return source_K, m2 * N + n2, np.where(allowed, lambda_K, np.inf)
 
 
 def _upper_bound(problem: Problem) -> float:

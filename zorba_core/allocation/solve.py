@@ -40,7 +40,7 @@ class Status(enum.Enum):
 
     OPTIMAL = "Proven optimal: no matrix that meets the request does better."
     FEASIBLE = "Feasible, optimality not proven: the lower bound says how much better another matrix could be at most."
-    TIME_LIMIT = "The time limit came first: this is the best matrix found, with a valid lower bound."
+    TIME_LIMIT = "The time limit came first: this is the best matrix so far, with a valid lower bound."
     ON_TARGET = "On target: the total is exact and Lambda within the tolerance."
 
 
@@ -115,7 +115,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Options:
-    """What a solver may read beside the problem."""
+    """What a solver may read in addition to the problem."""
 
     time_limit: float = 10.0  # seconds, for a solver that could take long
     seed: int | Sequence[int] = 0

@@ -114,7 +114,7 @@ def _read_json(path: Path) -> Allocation:
 
 
 def _read_csv(path: Path) -> Allocation:
-    """A row per client, in any order: the column ``client`` says whose row it is."""
+    """A row per client, in any order: the column ``client`` names the client."""
     reader = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True, skipinitialspace=True)
     try:
         if not {*_COLUMNS} <= {*(reader.fieldnames or ())}:

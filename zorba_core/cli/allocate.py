@@ -30,11 +30,11 @@ class SolveOptions(Checked):
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
     """{choices}."""
     time_limit: float = 10.0
-    """Seconds for the exact solver; then the best found and its bound."""
+    """Seconds for the exact solver; then the best so far and its bound."""
 
 
 class Limits(Checked):
-    """What an allocation has to keep to, beside the budgets."""
+    """The limits of an allocation in addition to the budgets."""
 
     total: int | None = Field(None, ge=1)
     """Activated blocks over all clients, T."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.solvers.permissions import Best, Instance, Path, check_deadline
 
 MAX_STATES = 48_000_000  # numbers of 8 bytes in one table
-_STATES_KEPT = 50_000_000  # in all tables together, but always two tables
+_STATES_HELD = 50_000_000  # in all tables together, but always two tables
 _MAX_PRICES = 8
 
 
@@ -105,11 +105,11 @@ def raise_price(best: Best, deadline: float) -> list[DualTable]:
         OutOfTime: the deadline passed; ``best`` stays valid.
     """
     instance, mu, left, right = best.instance, 0.0, None, None
-    kept = min(3, max(2, _STATES_KEPT // max(1, num_states(instance))))
+    most = min(3, max(2, _STATES_HELD // max(1, num_states(instance))))
     tables: list[DualTable] = []
     for _ in range(_MAX_PRICES):
         table = DualTable(instance, mu, deadline)
-        tables = sorted([*tables, table], key=lambda each: -each.bound)[:kept]
+        tables = sorted([*tables, table], key=lambda each: -each.bound)[:most]
         best.raise_bound(table.bound)
         path = table.best_path()
         best.offer(path)

@@ -1,7 +1,7 @@
 """The dual programme for fleets too large to keep totals in its states: both the total and the budgets are priced.
 
 States are (b, n, p) as in ``dual_programme``; prices alpha on ``used - T`` and mu on ``waste + used - sum of budgets``
-give L(alpha, mu) <= Lambda, concave, maximised by cutting planes. What is lost with the totals is kept for the first
+give L(alpha, mu) <= Lambda, concave, maximised by cutting planes. The lost condition on totals stays for the first
 level, where it matters most: g blocks of popularity p on n clients need g p <= sum_{i<=n} min(budget_i, g).
 
 Within 1 % of the best known Lambda at N=200 (0.3 s) and N=1000 (1 s a programme), where the closed-form bound is 7 to

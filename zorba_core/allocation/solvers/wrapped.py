@@ -1,4 +1,4 @@
-"""Allocations that wrap around groups of blocks, kept as two numbers per client and group instead of a matrix.
+"""Allocations that wrap around groups of blocks, stored as two numbers per client and group instead of a matrix.
 
 In a group of g blocks, client n takes its next ``held_N[n]`` blocks modulo g, starting where the client before it
 stopped. With a million clients popularity, Lambda and block counts take milliseconds; the matrix comes on demand.
