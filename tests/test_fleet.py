@@ -178,6 +178,7 @@ def test_a_fleet_survives_a_round_trip_through_csv_tsv_and_excel(tmp_path):
         b"Name;VRAM (GiB)\na;8\nb;16.5\n",
         b"gpu\tGiB\r\na\t8\r\nb\t16.5\r\n",
         b"client, vram\n\na, 8\nb, 16.5\n",
+        b"sep=;\r\nclient;vram_gib\r\na;8\r\nb;16.5\r\n",
     ],
 )
 def test_columns_are_known_by_close_spellings_and_any_usual_separator(content):

@@ -419,6 +419,9 @@ def _csv_cells(content: bytes) -> tuple[list[str], list[list[str]]]:
     except UnicodeDecodeError:
         raise InvalidInputError(f"not UTF-8 text; {_WANT} as UTF-8 CSV") from None
     _check_nvidia_smi(text)
+    first, _, rest = text.partition("\n")
+    if first.lower().startswith("sep="):  # Excel's note to itself
+        text = rest
     separator = max(",;\t", key=text.partition("\n")[0].count)
     cells = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     try:
