@@ -37,7 +37,7 @@ __all__ = ["MIXES", "PAPER_SCENARIOS", "Curve", "Needs", "Study", "models", "nee
 
 _POINTS = 1000  # reductions of a sweep by the paper's method
 _SHOWN = 200  # points of a curve, at most
-_TOTALS = {"two-level": 60, "exact": 12}
+_TOTALS = {"two-level": 60, "exact": 12}  # points of a curve over limits on the total
 _SECONDS = {"two-level": 5.0, "exact": 0.25}  # a point may take
 
 
@@ -238,6 +238,10 @@ class Study:
         least = max(self.needs.num_blocks, len(self.gib_N))
         return water_filled_bound(Problem(self.budget_N, self.needs.num_blocks, max(total, least)))
 
+    def is_known(self, method: str) -> bool:
+        """Whether the curve is computed already."""
+        return method in self._curves
+
     def curve(self, method: str) -> Curve:
         """The curve of one of :func:`methods`; each is computed once."""
         if method not in self._curves:
@@ -255,7 +259,9 @@ class Study:
             front = sweep(self.fleet, _POINTS, "balanced", tau_mode="vector", seed=seed)
         else:
             options = {"time_limit": _SECONDS.get(method, 1.0), "seed": seed, "on_solution": solutions.append}
-            front = sweep_totals(self.fleet, _TOTALS.get(method, 20), method, **options)
+            least, most = max(self.needs.num_blocks, len(self.gib_N)), int(self.budget_N.sum())
+            totals = np.unique(np.geomspace(least, most, _TOTALS.get(method, 20)).round().astype(int)).tolist()
+            front = sweep_totals(self.fleet, totals, method, **options)
         index = np.flatnonzero(front.on_front_E)
         index = index[np.argsort(front.vram_ratio_E[index], kind="stable")]
         if len(index) > _SHOWN:

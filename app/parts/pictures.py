@@ -86,4 +86,4 @@ def _references(scenario: Scenario, study: fleets.Study) -> dict[str, tuple[floa
 def _stairs(name: str, study: fleets.Study, method: str, *, look: tuple[int, str], strong: bool = False) -> Stairs:
     curve = study.curve(method)
     points = (curve.gib_P, curve.lambda_P, curve.least_P, study.total_gib)
-    return Stairs(name, *points, look, is_bound=method == "bound", strong=strong)
+    return Stairs(name, *points, look, is_bound=method == "bound", strong=strong, dots=method == "exact")

@@ -73,7 +73,7 @@ def _shape(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
             block_gib=need.block_gib,
             num_blocks=need.num_blocks,
             palette=ui.palette(),
-            height=160 if scenario.shape in ("three", "list") else 190,
+            height={"three": 160, "list": 140}.get(scenario.shape, 190),
         ),
         key="histogram",
         alt=f"Histogram of the VRAM of {len(study.all_N_gib)} clients, in steps of one block.",
@@ -196,7 +196,7 @@ def _table(scenario: Scenario) -> tuple[tuple[float, int], ...]:
             pd.DataFrame(st.session_state["table_base"], columns=["GiB", "clients"]),
             num_rows="dynamic",
             hide_index=True,
-            height=150,
+            height=145,
             key=f"table_{st.session_state['table_turn']}",
             column_config={
                 "GiB": st.column_config.NumberColumn(min_value=0.001, format="%.2f"),
@@ -316,6 +316,10 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
     follow = scenario.follow if scenario.follow in reached else reached[0]
     scenario = _checked(scenario, {"follow": follow})
     place = st.container()
+    if slow := [name for name in reached if name != "paper" and not study.is_known(name)]:
+        with place, st.spinner("Solving …"):
+            for name in slow:
+                study.curve(name)
     curve = study.curve(follow)
     point = curve.at(scenario.spend)
     labels = {f"{gib:.1f}": index for index, gib in enumerate(curve.gib_P)}

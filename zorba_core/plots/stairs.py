@@ -39,6 +39,8 @@ class Stairs:
     look: tuple[int, str]
     is_bound: bool = False
     strong: bool = False
+    dots: bool = False
+    """Points alone: so few that stairs between them would look worse than what lies between."""
 
 
 def stairs_figure(
@@ -125,12 +127,13 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
     words = (
         "no allocation has a smaller Λ" if curve.is_bound else "each block trained by at least %{customdata[2]} clients"
     )
-    marked = len(curve.gib_P) <= _FEW and not curve.is_bound
+    marked = curve.dots or (len(curve.gib_P) <= _FEW and not curve.is_bound)
+    size = 9 if curve.dots else 6 if marked else 5
     return go.Scatter(
         x=shares if share else curve.gib_P,
         y=curve.lambda_P,
         customdata=np.column_stack((curve.gib_P, shares, curve.least_P)),
-        mode="lines+markers",
+        mode="markers" if curve.dots else "lines+markers",
         name=as_text(curve.name),
         # A bound holds up to the point at which it is known; a result holds from its point on.
         line={
@@ -139,7 +142,7 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
             "shape": "vh" if curve.is_bound else "hv",
             "dash": dash,
         },
-        marker={"size": 6 if marked else 5, "color": color, "opacity": 1 if marked else 0},
+        marker={"size": size, "color": color, "opacity": 1 if marked else 0},
         hovertemplate="%{customdata[0]:.1f} GiB (%{customdata[1]:.0%}), Λ %{y:.3g}<br>"
         + words
         + "<extra>"
