@@ -24,6 +24,12 @@ from zorba_core.runs.models import bundled_models, models_folder
 
 OWN = "Rows of my own"
 _UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
+_LABELS = {
+    "mu": "Step μ", "directions": "Directions Q", "num_seeds": "Shared seeds P", "batch_size": "Batch B",
+    "seq_len": "Length L", "train": "What is trained", "lora_rank": "LoRA rank", "lora_alpha": "LoRA alpha",
+    "lora_targets": "LoRA layers", "adapter": "LoRA adapters", "inactive": "Other blocks", "eval_every": "Evaluate every",
+    "eval_rows": "Evaluation rows", "target": "Target accuracy", "dtype": "Numbers", "threads": "CPU threads",
+}  # fmt: skip
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 
 
@@ -32,7 +38,7 @@ def setting(name: str, label: str = "", default: Any = None, place: Any = st) ->
     by the widget, which would go on with the value before."""
     field = Settings.model_fields[name]
     kind, _ = kind_of(field)
-    label, help = label or name.replace("_", " ").capitalize(), help_of(field)
+    label, help = label or _LABELS.get(name, name.replace("_", " ").capitalize()), help_of(field)
     default = field.default if default is None else default
     common = {"key": f"set_{name}", "help": help, "persist_state": "session"}
     if choices := list(choices_of(field)):

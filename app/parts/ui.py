@@ -132,6 +132,16 @@ def number(value: float) -> str:
     return "∞" if value == float("inf") else f"{value:.3g}"
 
 
+def duration(seconds: float) -> str:
+    """``48 s``, ``6 min``, ``2 h 10 min``, ``3 days``."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if minutes < 2880:
+        return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes // 1440} days"
+
+
 def count(number: int, what: str) -> str:
     """``1 client``, ``12 clients``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

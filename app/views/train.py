@@ -46,7 +46,7 @@ def page() -> None:
     end(scenario)
     folder = runs.folder()
     alive = any(job.alive for job in jobs.list_jobs(folder))
-    ui.fragment(_live, run_every=EVERY_SECONDS if alive else None)(folder, alive)
+    ui.fragment(_live, run_every=EVERY_SECONDS if alive else None)(folder, jobs.why_not_now(folder))
 
 
 def _form() -> tuple[str, dict[str, Any], str]:
@@ -143,14 +143,18 @@ def _begin() -> None:
         st.session_state[_ERROR] = str(error)
 
 
-def _live(folder: Path, was_alive: bool) -> None:
-    """The job in view and the list of all, read again every two seconds while one runs."""
+def _live(folder: Path, not_now: str) -> None:
+    """The job in view and the list of all, read again every two seconds while one runs.
+
+    Args:
+        not_now: why Start is off on the page as it is drawn; another reason draws the page again.
+    """
     known = jobs.list_jobs(folder)
     if not known:
         return
     states = {job.id: jobs.state_of(job) for job in known}
-    if was_alive != any(state.alive for state in states.values()):
-        st.rerun()  # Start may be pressed again, and nothing needs to be read again
+    if not_now != jobs.why_not_now(folder):
+        st.rerun()
     job = next((job for job in known if job.id == st.session_state.get(_FOCUS)), known[0])
     st.divider()
     with st.container(border=True):
@@ -177,13 +181,13 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
             st.page_link(
                 "views/runs.py", label="Open in Runs", icon=":material/list_alt:", query_params={"run": state.run.name}
             )
-    if state.reason:
+    if state.reason and (state.name != "stopped" or state.run is None):
         ui.problem(state.reason)
     run, said = (None, "") if state.run is None else runs.error_of(runs.read_run, state.run)
     if run is not None:
         _progress(job, run)
     elif state.alive:
-        st.progress(0.0, f"Loading the model and the rows … {time.time() - job.started:.0f} s")
+        st.progress(0.0, f"Loading the model and the rows … {ui.duration(time.time() - job.started)}")
     with st.expander("What the process says", icon=":material/terminal:"):
         st.code(shlex.join(job.command), language="bash", wrap_lines=True)
         st.code("\n".join(jobs.log_lines(job)) or said or "(nothing yet)", language=None, wrap_lines=True)
@@ -200,13 +204,13 @@ def _progress(job: jobs.Job, run: runs.Run) -> None:
         ("Accuracy now", f"{judged['eval_accuracy'].iloc[-1]:.1%}" if len(judged) else "–"),
         ("Before training", f"{judged['eval_accuracy'].iloc[0]:.1%}" if len(judged) else "–"),
         ("Loss now", f"{judged['eval_loss'].iloc[-1]:.3f}" if len(judged) else "–"),
-        ("Time in rounds", f"{seconds:.0f} s" + (f", {left:.0f} s left" if left else "")),
+        ("Time in rounds", ui.duration(seconds) + (f", {ui.duration(left)} left" if left else "")),
     )
     for (label, value), place in zip(tiles, st.columns(4), strict=True):
         place.metric(label, value, border=True)
     left_side, right_side = st.columns(2, gap="medium")
     target = run.config.get("target")
-    look = {"rounds": rounds, "palette": ui.palette(), "height": 240}
+    look = {"rounds": rounds if done > rounds / 10 else None, "palette": ui.palette(), "height": 240}
     with left_side:
         ui.figure(
             curves_figure(
