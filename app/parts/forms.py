@@ -27,8 +27,9 @@ _UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
 _LABELS = {
     "mu": "Step μ", "directions": "Directions Q", "num_seeds": "Shared seeds P", "batch_size": "Batch B",
     "seq_len": "Length L", "train": "What is trained", "lora_rank": "LoRA rank", "lora_alpha": "LoRA alpha",
-    "lora_targets": "LoRA layers", "adapter": "LoRA adapters", "inactive": "Other blocks", "eval_every": "Evaluate every",
-    "eval_rows": "Evaluation rows", "target": "Target accuracy", "dtype": "Numbers", "threads": "CPU threads",
+    "lora_targets": "LoRA layers", "adapter": "LoRA adapters", "inactive": "Other blocks",
+    "eval_every": "Evaluate every", "eval_rows": "Evaluation rows", "target": "Target accuracy", "dtype": "Numbers",
+    "threads": "CPU threads",
 }  # fmt: skip
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 

@@ -77,7 +77,7 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
             "Λ": [run.allocation.bias_lambda for run in runs],
             "VRAM (GiB)": [run.summary.get("vram_gib", {}).get("total") for run in runs],
             "rounds": [rounds_done(run) for run in runs],
-            "best accuracy": [best(run) for run in runs],
+            "best accuracy (%)": [None if (value := best(run)) is None else 100 * value for run in runs],
             "state": [state(run) for run in runs],
         }
     )

@@ -55,7 +55,7 @@ def _table(listed: Sequence[runs.Run]) -> list[runs.Run]:
         column_config={
             "Λ": st.column_config.NumberColumn(format="%.3f", help="The bias of the allocation; lower is better."),
             "VRAM (GiB)": st.column_config.NumberColumn(format="%.1f", help="Over all clients, by the paper's model."),
-            "best accuracy": st.column_config.NumberColumn(format="percent", help="On rows that no client trains on."),
+            "best accuracy (%)": st.column_config.NumberColumn(format="%.1f", help="On rows that no client trains on."),
         },
         alt=f"Table of {len(listed)} runs.",
     ).selection.rows

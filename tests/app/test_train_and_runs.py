@@ -128,7 +128,7 @@ def test_the_table_has_what_was_measured(app, stored):
     row = app.dataframe[0].value.iloc[0]
     summary = json.loads((stored / "summary.json").read_text())
     assert (row["run"], row["rounds"], row["state"]) == (STORED, 150, "finished")
-    assert row["best accuracy"] == pytest.approx(summary["best_accuracy"])
+    assert row["best accuracy (%)"] == pytest.approx(100 * summary["best_accuracy"])
 
 
 def test_an_unreadable_folder_hides_no_run(app, stored, runs):
