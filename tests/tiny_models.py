@@ -23,9 +23,9 @@ from transformers import (
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.data.load import load
 from zorba_core.data.task import get_task
-from zorba_core.runs import Run, session
-from zorba_core.runs import resume as resuming
-from zorba_core.runs.session import fine_tune
+from zorba_core.runs import Run
+from zorba_core.runs import train as training
+from zorba_core.runs.train import fine_tune
 from zorba_core.study.base_model.recipe import DONOR_WORDS
 
 torch.set_num_threads(1)
@@ -119,16 +119,16 @@ def tiny_opt_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Pr
 @pytest.fixture(scope="module")
 def rows_divided_once():
     """Loading and dividing the rows takes longer than these runs: each division is made once."""
-    divide, made = session.divide_rows, {}
+    divide, made = training.federated_rows, {}
 
-    def remembered(task, tokenizer, *rest):
-        if (task, *rest) not in made:
-            made[task, *rest] = divide(task, tokenizer, *rest)
-        return made[task, *rest]
+    def remembered(task, tokenizer, num_clients, settings, **options):
+        key = (task, num_clients, settings.seed, settings.seq_len, settings.eval_rows, *options.values())
+        if key not in made:
+            made[key] = divide(task, tokenizer, num_clients, settings, **options)
+        return made[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "divide_rows", remembered)
-        patch.setattr(resuming, "divide_rows", remembered)
+        patch.setattr(training, "federated_rows", remembered)
         yield
 
 

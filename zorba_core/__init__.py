@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zorba_core.errors import ZorbaError
     from zorba_core.fleet import Fleet
     from zorba_core.runs import list_runs, read_run
-    from zorba_core.runs.session import fine_tune
+    from zorba_core.runs.train import fine_tune
     from zorba_core.vram import GIB, Workload, model_spec
 
 __version__ = "0.1.0"
@@ -28,7 +28,7 @@ _HOME = {
     "zorba_core.errors": ("ZorbaError",),
     "zorba_core.data.task": ("TableRows", "Task", "read_task"),
     "zorba_core.runs": ("list_runs", "read_run"),
-    "zorba_core.runs.session": ("fine_tune",),
+    "zorba_core.runs.train": ("fine_tune",),
     "zorba_core.engine.settings": ("Settings",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -67,6 +67,13 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
         raise InvalidInputError(f"cannot write {for_what or os.fspath(folder)!r}: {problem}")
 
 
+def check_new_folder(folder: str | os.PathLike[str]) -> None:
+    """As :func:`check_folder`, for a folder that must not exist yet."""
+    if os.path.lexists(folder):
+        raise InvalidInputError(f"{os.fspath(folder)} exists already; give a folder that does not")
+    check_folder(folder)
+
+
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; rename it to ``target`` on success, remove it on any failure.

@@ -93,7 +93,7 @@ def blocks_of(model: str) -> int:
     try:  # reading a config through transformers takes seconds when it comes first
         return int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])
     except (OSError, ValueError, KeyError, TypeError):
-        from zorba_core.runs.session import read_spec
+        from zorba_core.runs.load import read_spec
 
         return read_spec(model).num_blocks
 

@@ -95,7 +95,7 @@ def state_of(job: Job) -> State:
     reason = next((line[len(_SAYS) :] for line in reversed(log_lines(job, 40)) if line.startswith(_SAYS)), "")
     if run is None:
         was_begun = bool(job.run or _named_run(job, existing=False))
-        said = reason or ("its folder was deleted" if was_begun else "the process ended without a message")
+        said = "its folder was deleted" if was_begun else reason or "the process ended without a message"
         return State("stopped" if was_begun or (job.stop_asked and not reason) else "refused", None, said)
     if runs.is_finished(run):
         return State("finished", run)

@@ -17,11 +17,12 @@ import streamlit as st
 
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.runs import Run, list_runs, read_run
+from zorba_core.runs.log import LOG
+from zorba_core.runs.run import SUMMARY
 
 __all__ = ["Run", "delete", "evaluate", "folder", "is_finished", "listing", "predict", "read_run", "table"]
 
 ROOT = Path(__file__).resolve().parents[2]
-_SUMMARY, _LOG = "summary.json", "trajectory.log"
 
 
 def folder() -> Path:
@@ -49,17 +50,13 @@ def _listing(place: str, digest: str) -> tuple[tuple[Run, ...], tuple[str, ...]]
 
 def is_finished(path: Path) -> bool:
     """Whether the run has ended by itself."""
-    try:
-        summary = json.loads((path / _SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return summary.get("stopped_by") != "interrupt"
+    return (path / SUMMARY).is_file()
 
 
 def is_written(path: Path) -> bool:
     """Whether some process trains this run now: it holds the lock of the run's log."""
     try:
-        with (path / _LOG).open("rb") as log:
+        with (path / LOG).open("rb") as log:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -76,7 +73,7 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
             "method": [run.config.get("method", "zorba") for run in runs],
             "Λ": [run.allocation.bias_lambda for run in runs],
             "VRAM (GiB)": [run.summary.get("vram_gib", {}).get("total") for run in runs],
-            "rounds": [rounds_done(run) for run in runs],
+            "rounds": [run.rounds_done for run in runs],
             "best accuracy (%)": [None if (value := best(run)) is None else 100 * value for run in runs],
             "state": [state(run) for run in runs],
         }
@@ -85,14 +82,9 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
 
 def state(run: Run) -> str:
     """``finished``, ``in progress`` or ``stopped``."""
-    if run.summary and run.summary.get("stopped_by") != "interrupt":
+    if run.finished:
         return "finished"
     return "in progress" if is_written(run.path) else "stopped"
-
-
-def rounds_done(run: Run) -> int:
-    """Whole rounds so far."""
-    return int(run.metrics["round"].max()) if len(run.metrics) else 0
 
 
 def best(run: Run) -> float | None:
@@ -116,17 +108,6 @@ def delete(path: Path) -> None:
         shutil.rmtree(path)
     except OSError as error:
         raise InvalidInputError(f"{path.name} cannot be removed: {error.strerror}") from None
-
-
-def task_of(run: Run) -> Any:
-    """The run's task: its text columns and how it asks.
-
-    Raises:
-        ZorbaError: it cannot be read here.
-    """
-    from zorba_core.runs.run_task import task_of as task
-
-    return task(run.config)
 
 
 @st.cache_resource(max_entries=32, show_spinner="The model answers …")

@@ -105,7 +105,7 @@ def _one(run: runs.Run) -> None:
     judged = run.metrics["eval_accuracy"].dropna()
     tiles = (
         ("Accuracy", f"{judged.iloc[0]:.1%} → {judged.iloc[-1]:.1%}" if len(judged) else "–"),
-        ("Rounds", f"{runs.rounds_done(run):,}"),
+        ("Rounds", f"{run.rounds_done:,}"),
         ("Λ", ui.number(allocation.bias_lambda)),
         ("VRAM, all clients", "–" if vram is None else f"{vram:,.1f} GiB"),
     )
@@ -134,7 +134,7 @@ def _one(run: runs.Run) -> None:
 
 def _try(run: runs.Run) -> None:
     st.header("Try it", anchor=False)
-    task, said = runs.error_of(runs.task_of, run)
+    task, said = runs.error_of(lambda: run.task)
     if task is None:
         ui.problem(said)
         return

@@ -195,7 +195,7 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
 
 def _progress(job: jobs.Job, run: runs.Run) -> None:
     metrics, rounds = run.metrics, int(run.config.get("rounds") or job.rounds)
-    done = runs.rounds_done(run)
+    done = run.rounds_done
     judged = metrics.dropna(subset=["eval_accuracy"])
     st.progress(min(1.0, done / max(rounds, 1)), f"Round {done} of {rounds}")
     seconds = float(metrics["seconds"].max()) if len(metrics) else 0.0

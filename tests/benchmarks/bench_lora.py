@@ -17,7 +17,7 @@ import torch
 from zorba_core.allocation import Allocation
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
-from zorba_core.runs.session import fine_tune
+from zorba_core.runs.train import fine_tune
 
 CLIENTS, EVAL_ROWS = 4, 500
 CASES = [("toy-reviews", "lora", 60, 0.1)]  # task, what is trained, rounds, learning rate

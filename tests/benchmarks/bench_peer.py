@@ -34,8 +34,8 @@ from zorba_core.engine.loop import FederatedRows, init, step
 from zorba_core.engine.rows import Rows
 from zorba_core.files import write_json
 from zorba_core.runs.environment import describe
+from zorba_core.runs.load import use_threads
 from zorba_core.runs.models import load_model
-from zorba_core.runs.session import use_threads
 from zorba_core.study.bench.common import LABEL_IDS, client_batches, take_turns
 from zorba_core.study.bench.settings import BenchSettings
 

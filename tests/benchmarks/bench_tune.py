@@ -26,7 +26,7 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
 from zorba_core.files import read_json, write_json
 from zorba_core.runs.environment import describe
-from zorba_core.runs.session import divide_rows, open_network
+from zorba_core.runs.load import federated_rows, open_network
 
 DEFAULT_FILE = Path("artifacts/benchmarks/tune.json")
 MODELS, TASKS, SEEDS, ROUNDS, CLIENTS, BLOCKS = ("opt-mini", "llama-mini"), ("sst2", "toy-reviews"), (0, 1), 30, 5, 6
@@ -37,8 +37,8 @@ SETTINGS = Settings(rounds=ROUNDS, batch_size=4, seq_len=64, eval_rows=200, esti
 
 def opened(model: str, task: str, seed: int):
     settings = SETTINGS.replace(seed=seed)
-    network, tokenizer = open_network(get_task(task), model, None, settings)
-    rows, _ = divide_rows(get_task(task), tokenizer, CLIENTS, 1.0, settings)
+    network, tokenizer = open_network(get_task(task), model, settings)
+    rows, _ = federated_rows(get_task(task), tokenizer, CLIENTS, settings)
     allocation = solve(Problem([BLOCKS] * CLIENTS, network.num_blocks)).allocation
     return network, allocation, rows, settings
 

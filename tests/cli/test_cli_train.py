@@ -98,7 +98,7 @@ def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path, block
 @pytest.mark.slow
 def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tiny, tmp_path):
     options = [*tiny[:6], *tiny[8:]]  # without --directions
-    for method, work in (("zorba", 11), ("decomfl", 2), ("fedzo", 2), ("fedit", 3)):
+    for method, work in (("zorba", 3), ("decomfl", 3), ("fedzo", 3), ("fedit", 3)):
         code, out, _ = zorba(
             "train", "--method", method, *options, "--num-seeds", "16", "--clients", "3", "--rounds", "2"
         )
@@ -106,14 +106,13 @@ def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tin
         assert METHODS[method].title in out
         run = next(run for run in list_runs(tmp_path / "runs").runs if run.config["method"] == method)
         assert run.summary["work"] == run.work.iloc[-1] == 2 * 3 * work
-        assert run.communication == run.summary["communication"]
-        assert run.communication["method"] == method
+        assert run.summary["communication"]["method"] == method
     code, out, _ = zorba("runs", str(tmp_path / "runs"), "--json")
     assert {row["method"] for row in json.loads(out)["runs"]} == {"zorba", "decomfl", "fedzo", "fedit"}
 
 
 def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
-    _, out, _ = zorba("train", *tiny, "--clients", "3", "--rounds", "2", "--target", "0.01", "--stop-at-target")
+    _, out, _ = zorba("train", *tiny, "--clients", "3", "--rounds", "2", "--target", "0.01")
     assert "before" in out
     assert "reached in round 0" in out
     (tmp_path / "runs" / "foreign").mkdir()
@@ -189,7 +188,6 @@ def test_ctrl_c_keeps_what_was_done_and_leaves_with_status_1(tiny, tmp_path):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     (run,), problems = list_runs(tmp_path / "runs")
-    assert problems == ()
-    assert f"interrupted after round {run.summary['rounds_done']}; what was done is in" in err
-    assert run.summary["stopped_by"] == "interrupt"
-    assert run.metrics["round"].max() == run.summary["rounds_done"] >= 2
+    assert (problems, run.finished) == ((), False)
+    assert run.rounds_done >= 2
+    assert f"interrupted after round {run.rounds_done}; resume with: zorba resume {run.path}" in err

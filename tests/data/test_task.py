@@ -22,7 +22,6 @@ from zorba_core.data.task import (
     to_toml,
 )
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.runs.run_task import task_of
 
 NO_LABELS = {"label_names": (), "label_words": ()}
 
@@ -141,8 +140,3 @@ def test_a_run_keeps_a_task_that_no_name_says():
     assert replace(get_task("boolq"), name="mine").is_own
     assert replace(TICKETS, rows=TableRows("rows.csv")).is_own
     assert isinstance(get_task("boolq").rows, PublishedRows)
-
-
-def test_a_config_that_names_no_task_is_refused_by_name():
-    with pytest.raises(InvalidInputError, match="neither dataset nor task"):
-        task_of({"label_words": ["a", "b"]})

@@ -21,7 +21,7 @@ from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.lora import Lora
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.runs.model_folder import save_adapters, save_model
+from zorba_core.runs.export import save_adapters, save_model
 
 FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]
 LORA = Lora(rank=3, alpha=6.0)

@@ -13,7 +13,7 @@ from zorba_core.allocation import Allocation
 from zorba_core.engine import noise
 from zorba_core.engine.engine_version import ENGINE_VERSION
 from zorba_core.engine.settings import Settings
-from zorba_core.runs.session import fine_tune
+from zorba_core.runs.train import fine_tune
 
 # Of this arithmetic: PyTorch 2.13.0 on a processor with AVX-512 and AMX, one thread.
 ARITHMETIC = "97e50131055d13c6"

@@ -8,7 +8,7 @@ import pytest
 from zorba_core.allocation import Problem, solve
 from zorba_core.engine.settings import Settings
 from zorba_core.runs import Run
-from zorba_core.runs.session import fine_tune
+from zorba_core.runs.train import fine_tune
 
 # Four clients with four of the twelve blocks each.
 ALLOCATION = solve(Problem(np.full(4, 4), num_blocks=12)).allocation

@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import init, plan_round, run, step
+from zorba_core.engine.loop import init, plan_round, step
 from zorba_core.engine.methods.fedzo import client_seeds
 from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
 from zorba_core.engine.methods.registry import METHODS, method_of
 from zorba_core.engine.reports import STATUSES
-from zorba_core.engine.rounds import FederatedRows, RoundContext, client_batch
+from zorba_core.engine.round import FederatedRows, RoundContext, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
@@ -28,7 +29,7 @@ BASELINES = ("decomfl", "fedzo", "fedit")
 
 
 def of(method: str, **changes) -> Settings:
-    return SETTINGS.replace(method=method, **{"directions": None, **changes})
+    return SETTINGS.replace(method=method, **{"directions": None, "estimator": None, **changes})
 
 
 def rows_of_two_kinds(count: int, seed: int) -> Rows:
@@ -82,14 +83,14 @@ def test_what_does_not_go_together_is_named(fields, words):
 @pytest.mark.parametrize("method", BASELINES)
 def test_a_method_that_activates_all_blocks_refuses_an_allocation_of_some(new_network, rows, method):
     with pytest.raises(InvalidInputError, match=f"method {method} activates every block of every client"):
-        run(new_network(), Allocation(np.eye(3, 4) + np.eye(3, 4, 1)), rows, of(method))
+        run_all(new_network(), Allocation(np.eye(3, 4) + np.eye(3, 4, 1)), rows, of(method))
 
 
 @pytest.mark.parametrize("method", BASELINES)
 def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows, method):
     def fingerprint(seed: int) -> str:
         network = new_network()
-        run(network, FULL, rows, of(method, seed=seed))
+        run_all(network, FULL, rows, of(method, seed=seed))
         return network.weights_sha256()
 
     assert fingerprint(0) == fingerprint(0) != fingerprint(1)
@@ -99,7 +100,7 @@ def test_decomfl_is_zorba_with_every_block_active(new_network, rows):
     ends = []
     for settings in (of("decomfl", directions=3), of("zorba", directions=3)):
         network = new_network()
-        run(network, FULL, rows, settings)
+        run_all(network, FULL, rows, settings)
         ends.append(network.weights_sha256())
     assert ends[0] == ends[1]
 
@@ -107,10 +108,10 @@ def test_decomfl_is_zorba_with_every_block_active(new_network, rows):
 def test_every_method_sees_the_same_batches_so_their_first_losses_are_equal(new_network, rows):
     network, losses = new_network(dtype=torch.float64), {}
     for method in METHODS:
-        settings = of(method, dtype="float64")
+        settings = of(method)
         state = init(network, settings)
-        plan = plan_round(state, 4, settings)
-        context = RoundContext(plan, network, FULL.A_MN, rows, settings, state.directions)
+        t, seeds_Q, asked_N = plan_round(state, 4, settings)
+        context = RoundContext(t, settings.lr, seeds_Q, asked_N, network, FULL.A_MN, rows, settings, state.directions)
         losses[method] = method_of(settings).report(context).loss_N
     for method in BASELINES:
         assert losses[method] == pytest.approx(losses["zorba"], rel=1e-12)
@@ -127,7 +128,7 @@ def test_no_two_clients_of_fedzo_share_a_direction_and_none_is_a_shared_one():
 
 def test_a_round_of_fedzo_averages_the_clients_own_estimates(new_network, rows):
     """w <- w - lr (1/N) sum_n (1/Q) sum_q rho[n, q] v_nq, each rho from the two losses that define it."""
-    network, settings = new_network(dtype=torch.float64), of("fedzo", directions=2, dtype="float64", mu=1e-4)
+    network, settings = new_network(dtype=torch.float64), of("fedzo", directions=2, mu=1e-4, estimator="cohort")
     before_M = weights(network)
     state, result = step(init(network, settings), network, FULL, rows, settings)
     after_M = weights(network)
@@ -158,7 +159,7 @@ def test_the_fast_way_and_the_one_written_to_be_read_agree(new_network, rows, me
     ends = []
     for estimator in ("reference", "cohort"):
         network = new_network(family, torch.float64)
-        run(network, FULL, rows, of(method, estimator=estimator, dtype="float64"))
+        run_all(network, FULL, rows, of(method, estimator=estimator))
         ends.append(torch.cat(weights(network)))
     assert torch.allclose(ends[0], ends[1], rtol=0, atol=1e-10)
 
@@ -184,8 +185,8 @@ def test_each_method_learns_that_one_answer_is_always_right(new_network, rows, m
     always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
     rows = FederatedRows(always_1, rows.held_N, always_1)
     lr = 0.1 if method == "fedit" else 1e-2
-    outcome = run(new_network(), FULL, rows, of(method, rounds=60, num_seeds=512, eval_every=60, lr=lr))
-    assert outcome.records[-1].eval_loss < 0.8 * outcome.records[0].eval_loss
+    rounds = run_all(new_network(), FULL, rows, of(method, rounds=60, num_seeds=512, eval_every=60, lr=lr))
+    assert rounds[-1].eval_loss < 0.8 * rounds[0].eval_loss
 
 
 @pytest.fixture
@@ -221,7 +222,7 @@ def test_preflight_measures_the_step_that_each_method_takes(new_network, rows):
     network = new_network()
     before = network.weights_sha256()
     for method in METHODS:
-        settings = of(method, lr=1e-4)
+        settings = of(method, lr=1e-4, estimator="cohort")
         found = {check.name: check.measured for check in preflight(network, FULL, rows, settings).checks}
         assert ("scalars" in found) == (method != "fedit")
         start = weights(network)

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.rows import Rows
-from zorba_core.runs.model_folder import save_model
+from zorba_core.runs.export import save_model
 
 LABELS = [11, 250, 3]
 VOCABULARY = 400

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.all_rounds import run_all
 from tests.plugin_example.zorba_example import CENTRAL
 from zorba_core.allocation import Allocation
 from zorba_core.engine import noise
@@ -17,14 +18,13 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DIRECTIONS, DirectionKind
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.loop import run
-from zorba_core.engine.rounds import FederatedRows
+from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
 FULL = Allocation(np.ones((3, 2), dtype=bool))
-SETTINGS = Settings(rounds=2, directions=2, num_seeds=16, batch_size=4, seq_len=8, lr=1e-3, target=None)
+SETTINGS = Settings(rounds=2, directions=2, num_seeds=16, batch_size=4, seq_len=8, lr=1e-3)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def weights_of(make_tiny_model):
     def train(**changes) -> str:
         network = Blocks(make_tiny_model("opt"), [70, 71])
         held = FederatedRows(rows(20, 1), [np.arange(10), np.arange(10, 20)], rows(8, 2))
-        run(network, FULL, held, SETTINGS.replace(**changes))
+        run_all(network, FULL, held, SETTINGS.replace(**changes))
         return network.weights_sha256()
 
     return train

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from zorba_core.engine.schedule import lr_of_round
+from zorba_core.engine.round import lr_of_round
 from zorba_core.engine.settings import Settings
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from zorba_core.engine.batches import client_rows
+from zorba_core.engine.round import client_rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
@@ -22,11 +22,9 @@ from zorba_core.errors import InvalidInputError
         ({"batch_size": 0}, "batch_size is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"target": 1.5}, "target is 1.5"),
-        ({"target": None, "stop_at_target": True}, "needs a target"),
         ({"eval_rows": 0}, "eval_rows is 0"),
         ({"direction": "cauchy"}, "direction is 'cauchy'; choose one of gaussian"),
         ({"inactive": "skipped"}, "choose frozen or dropped"),
-        ({"dtype": "float16"}, "choose one of float32, float64"),
         ({"participation": 0.0}, "participation is 0.0"),
         ({"participation": 1.1}, "participation is 1.1"),
         ({"participation": math.nan}, "participation is nan"),

@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import FederatedRows, init, run, step
+from zorba_core.engine.loop import init, step
 from zorba_core.engine.reports import STATUSES
+from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
 A_MN = np.array([[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1]], dtype=bool)
-SETTINGS = Settings(rounds=4, directions=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
+SETTINGS = Settings(
+    rounds=4, directions=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3, estimator="cohort"
+)
 
 
 def rows_of_two_kinds(count: int, seed: int) -> Rows:
@@ -41,7 +44,7 @@ def new_network(make_tiny_model):
 def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows):
     def fingerprint(seed: int) -> str:
         network = new_network()
-        run(network, Allocation(A_MN), rows, SETTINGS.replace(seed=seed))
+        run_all(network, Allocation(A_MN), rows, SETTINGS.replace(seed=seed))
         return network.weights_sha256()
 
     assert fingerprint(0) == fingerprint(0)
@@ -54,7 +57,7 @@ def test_a_block_that_nobody_activates_keeps_its_weights(new_network, rows):
     A[0] = True
     network = new_network()
     before_M = [network.block_weights(m).clone() for m in range(3)]
-    run(network, Allocation(A), rows, SETTINGS)
+    run_all(network, Allocation(A), rows, SETTINGS)
     changed = [not torch.equal(before_M[m], network.block_weights(m)) for m in range(3)]
     assert changed == [True, False, True]
 
@@ -62,7 +65,7 @@ def test_a_block_that_nobody_activates_keeps_its_weights(new_network, rows):
 def test_only_blocks_are_fine_tuned(new_network, rows):
     network = new_network()
     outside = {k: v.clone() for k, v in network.model.named_parameters() if ".layers." not in k}
-    run(network, Allocation(A_MN), rows, SETTINGS)
+    run_all(network, Allocation(A_MN), rows, SETTINGS)
     assert all(torch.equal(v, outside[k]) for k, v in network.model.named_parameters() if k in outside)
 
 
@@ -94,49 +97,32 @@ def test_seeds_are_all_different_and_a_round_repeats_none(new_network, rows):
     assert set(first.seeds_Q.tolist()) != set(second.seeds_Q.tolist())
 
 
-def test_records_count_what_was_computed_and_sent(new_network, rows):
-    outcome = run(new_network(), Allocation(A_MN), rows, SETTINGS)
-    assert [r.round for r in outcome.records] == [0, 1, 2, 3, 4]
-    assert [r.eval_accuracy is not None for r in outcome.records] == [True, False, True, False, True]
-    last = outcome.records[-1]
-    assert last.forward_passes == 4 * 4 * (1 + 3)  # rounds x clients x (base + Q)
-    assert last.scalars_up == 4 * 4 * 3  # rounds x clients x Q
-    assert last.scalars_down == 4 * 4 * (3 + 1) * 3  # rounds x clients x (an average a block, and the seed) x Q
+def test_rounds_count_what_was_computed_and_sent(new_network, rows):
+    rounds = run_all(new_network(), Allocation(A_MN), rows, SETTINGS)
+    assert [done.round for done in rounds] == [0, 1, 2, 3, 4]
+    assert [done.eval_accuracy is not None for done in rounds] == [True, False, True, False, True]
+    for done in rounds[1:]:
+        assert done.forward_passes == 4 * (1 + 3)  # clients x (base + Q)
+        assert done.scalars_up == 4 * 3  # clients x Q
+        assert done.scalars_down == 4 * (3 + 1) * 3  # clients x (an average for each block, and the seed) x Q
 
 
-def test_the_run_ends_at_its_target_when_told_to(new_network, rows):
+def test_the_run_ends_at_its_target(new_network, rows):
     always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
     rows = FederatedRows(always_1, rows.held_N, always_1)
     settings = SETTINGS.replace(rounds=60, directions=8, num_seeds=512, target=1.0, lr=2e-2)
-    outcome = run(new_network(), Allocation(A_MN), rows, settings.replace(stop_at_target=True))
-    assert outcome.stopped_by == "target"
-    assert 0 < outcome.rounds_done < 60
-    accuracies = [r.eval_accuracy for r in outcome.records if r.eval_accuracy is not None]
+    rounds = run_all(new_network(), Allocation(A_MN), rows, settings)
+    assert 0 < rounds[-1].round < 60
+    accuracies = [done.eval_accuracy for done in rounds if done.eval_accuracy is not None]
     assert accuracies[-1] == 1.0
     assert max(accuracies[:-1]) < 1.0
-
-
-def test_a_callback_ends_the_run(new_network, rows):
-    class After3(Callback):
-        rounds = 0
-
-        def on_round(self, record):
-            self.rounds = record.round
-
-        def wants_stop(self):
-            return self.rounds >= 2  # asked after round 3, before its record
-
-    settings = SETTINGS.replace(rounds=9, eval_every=9)
-    outcome = run(new_network(), Allocation(A_MN), rows, settings, [After3()])
-    assert (outcome.stopped_by, outcome.rounds_done) == ("interrupt", 3)
-    assert outcome.records[-1].eval_accuracy is not None
 
 
 def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the_cure(new_network, rows):
     settings = SETTINGS.replace(lr=1e30)
     says = r"round \d.*4 of 4 refused \(4 non-finite; first client 0\).*smaller learning rate \(lr is 1e\+30\)"
     with pytest.raises(RunError, match=says):
-        run(new_network(), Allocation(A_MN), rows, settings.replace(eval_every=4))
+        run_all(new_network(), Allocation(A_MN), rows, settings.replace(eval_every=4))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +136,7 @@ def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the
 def test_what_does_not_fit_together_is_refused(new_network, rows, change, words):
     request = {"allocation": Allocation(A_MN), "rows": rows, "settings": SETTINGS, **change}
     with pytest.raises(InvalidInputError, match=words):
-        run(new_network(), **request)
+        run_all(new_network(), **request)
 
 
 def test_a_subset_of_evaluation_rows_is_fixed_by_the_seed():
@@ -173,14 +159,6 @@ def poisoned(new_network, rows):
     token_ids_RL = rows.train.token_ids_RL.clone()
     token_ids_RL[rows.held_N[2], 0] = POISON
     return network, dataclasses.replace(rows, train=dataclasses.replace(rows.train, token_ids_RL=token_ids_RL))
-
-
-class Steps(Callback):
-    def __init__(self):
-        self.entries = []
-
-    def on_step(self, entry):
-        self.entries.append(entry)
 
 
 @pytest.mark.parametrize("estimator", ["cohort", "reference"])
@@ -211,19 +189,17 @@ def test_a_run_whose_evaluation_is_not_finite_fails_with_the_round(new_network, 
     network = new_network()
     network.block_weights(1)[:] = torch.nan
     with pytest.raises(RunError, match=r"round 0: the evaluation loss is nan"):
-        run(network, Allocation(A_MN), rows, SETTINGS)
+        run_all(network, Allocation(A_MN), rows, SETTINGS)
 
 
 def test_only_the_clients_that_are_asked_compute_and_send(new_network, rows):
-    steps = Steps()
     settings = SETTINGS.replace(participation=0.5, rounds=6)
-    outcome = run(new_network(), Allocation(A_MN), rows, settings, [steps])
-    asked = np.array([entry.status_N == 0 for entry in steps.entries])
+    rounds = run_all(new_network(), Allocation(A_MN), rows, settings)[1:]
+    asked = np.array([done.reported_N for done in rounds])
     assert asked.sum(axis=1).tolist() == [2] * 6
     assert len({tuple(row) for row in asked}) > 1
-    assert all((entry.rho_NQ[entry.status_N == 1] == 0).all() for entry in steps.entries)
-    assert outcome.records[-1].forward_passes == 6 * 2 * (1 + 3)
-    assert outcome.records[-1].scalars_up == 6 * 2 * 3
+    assert all((done.rho_NQ[~done.reported_N] == 0).all() for done in rounds)
+    assert {(done.forward_passes, done.scalars_up) for done in rounds} == {(2 * (1 + 3), 2 * 3)}
 
 
 @pytest.mark.parametrize("estimator", ["cohort", "reference", "exact"])
@@ -231,5 +207,5 @@ def test_every_estimator_trains(new_network, rows, estimator):
     always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
     settings = SETTINGS.replace(rounds=5, directions=8, num_seeds=64, eval_every=5, lr=1e-2)
     settings = settings.replace(estimator=estimator)
-    outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
-    assert outcome.records[-1].eval_loss < outcome.records[0].eval_loss
+    rounds = run_all(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
+    assert rounds[-1].eval_loss < rounds[0].eval_loss

@@ -26,7 +26,7 @@ BUDGETS = (2, 1, 3, 1)
 def train_settings() -> Settings:
     return Settings(
         rounds=4, lr=1e-3, directions=3, num_seeds=16, batch_size=4, seq_len=32, eval_every=2, eval_rows=20,
-        estimator="reference", target=None,
+        estimator="reference",
     )  # fmt: skip
 
 

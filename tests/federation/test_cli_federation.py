@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from zorba_core.cli import build_app
 from zorba_core.cli.federation import _how_to_resume, _nodes
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.federation.request import request_config
+from zorba_core.federation.session import serve
 from zorba_core.files import write_json
-from zorba_core.runs.folder import Request
 
 pytest.importorskip("flwr")
 
@@ -75,15 +74,10 @@ def nothing_starts(monkeypatch):
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_a_finished_federation_is_refused_before_anything_is_started(
-    make_config, server_settings, tmp_path, monkeypatch
-):
-    request = Request(tmp_path, request_config(make_config(), server_settings), {}, None)
-    monkeypatch.setattr("zorba_core.runs.read_request", lambda path: request)
-    monkeypatch.setattr("zorba_core.runs.folder.read_summary", lambda path: {"stopped_by": "rounds"})
-    (tmp_path / "summary.json").write_text("{}")
+def test_a_finished_federation_is_refused_before_anything_is_started(make_config, server_settings, transport, tmp_path):
+    finished = serve(make_config(), server_settings, transport, runs_folder=tmp_path / "runs", force=True)
     with pytest.raises(InvalidInputError, match="this run is finished; there is nothing to resume"):
-        run("up", "--resume", str(tmp_path), "--folder", str(tmp_path / "folder"))
+        run("up", "--resume", str(finished.path), "--folder", str(tmp_path / "folder"))
     assert not (tmp_path / "folder").exists()
 
 

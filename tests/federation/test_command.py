@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("flwr")
 
+
 from tests.runs.test_own_data import reviews
-from zorba_core.runs import TRAJECTORY
-from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.runs import list_runs
 
 ROUNDS = 2
 
@@ -44,8 +44,8 @@ class Up:
         return subprocess.Popen([*command, "--folder", str(self.folder), *options], stdout=subprocess.PIPE, text=True)
 
     def rounds_done(self) -> int:
-        logs = list(self.runs.glob(f"*/{TRAJECTORY}"))
-        return read_trajectory(logs[0]).rounds_done if logs else 0
+        runs = list_runs(self.runs).runs
+        return runs[0].rounds_done if runs else 0
 
     def after_round(self, number: int, process: subprocess.Popen) -> None:
         while self.rounds_done() < number:

@@ -16,8 +16,8 @@ from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN, Hello, Refusal, Registration, RoundTask, decode, encode
 from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.federation.session import resume, serve
-from zorba_core.runs import TRAJECTORY, read_run
-from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.runs import read_run
+from zorba_core.runs.log import LOG
 
 Hook = Callable[["Scripted"], None]
 
@@ -54,7 +54,7 @@ def config(make_config, train_settings):
 
 
 def notes_of(run) -> list[tuple[int, str, dict]]:
-    return [(note.after_round, note.what, note.content) for note in read_trajectory(run.path / TRAJECTORY).notes]
+    return [(done.round - 1, event["what"], event) for done in run.rounds for event in done.events]
 
 
 def all_equal(run) -> bool:
@@ -138,11 +138,10 @@ def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settin
         serve(config, settings, Scripted(clients, {4: die}), runs_folder=tmp_path / "runs", force=True)
     (folder,) = (tmp_path / "runs").iterdir()
     assert not read_run(folder).finished
-    torn = (folder / TRAJECTORY).open("ab")
-    torn.write(b"01234567 {torn")
+    torn = (folder / LOG).open("ab")
+    torn.write(b'{"round":9,"torn')
     torn.close()
     run = resume(folder, Scripted({address + 500: client for address, client in clients.items()}))
-    assert run.summary["resumed_after_rounds"] == [3]
     assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
     assert all_equal(run)
     assert run.metrics.drop(columns="seconds").equals(whole.metrics.drop(columns="seconds"))
@@ -155,9 +154,8 @@ def test_a_federation_whose_replicas_are_further_than_its_log_is_not_resumed(con
     with pytest.raises(RunError, match="lost power"):
         serve(config, settings, Scripted(clients, {4: die}), runs_folder=tmp_path / "runs", force=True)
     (folder,) = (tmp_path / "runs").iterdir()
-    lines = (folder / TRAJECTORY).read_bytes().splitlines(keepends=True)
-    ends = [number for number, line in enumerate(lines) if b'"kind":"round"' in line]
-    (folder / TRAJECTORY).write_bytes(b"".join(lines[: ends[1]]))
+    lines = (folder / LOG).read_bytes().splitlines(keepends=True)
+    (folder / LOG).write_bytes(b"".join(lines[:2]))
     with pytest.raises(RunError, match="replica stands at round 2 and this run's log ends at 1: if the log has"):
         resume(folder, Scripted(make_clients(stores=tmp_path / "stores")))
 
@@ -176,7 +174,7 @@ def test_a_run_goes_on_with_the_clients_that_are_left_when_the_server_is_back(co
 
 def test_a_slow_client_is_left_out_of_the_round_and_taken_back_in(config, settings, make_clients, tmp_path):
     run = serve(config, settings, Scripted(make_clients(), mute={3: {101}}), runs_folder=tmp_path, force=True)
-    rounds = read_trajectory(run.path / TRAJECTORY).rounds
+    rounds = run.rounds[1:]
     assert [entry.reported_N.tolist() for entry in rounds[1:4]] == [[True] * 4, [True, False, True, True], [True] * 4]
     assert not rounds[2].refused_N.any()
     assert run.summary["reports"]["silent"] == 1
@@ -189,7 +187,7 @@ def test_the_run_gives_up_with_its_rounds_kept_when_everybody_stays_silent(confi
     with pytest.raises(RunError, match="no client gave a usable answer"):
         serve(config, settings.replace(patience=50), transport, runs_folder=tmp_path, force=True)
     (folder,) = tmp_path.iterdir()
-    assert read_trajectory(folder / TRAJECTORY).rounds_done == 2
+    assert read_run(folder).rounds_done == 2
 
 
 def test_a_run_that_too_few_can_join_ends_at_once_with_the_reason_of_each(config, settings, make_clients, tmp_path):
@@ -210,7 +208,7 @@ def test_a_run_that_too_few_can_join_ends_at_once_with_the_reason_of_each(config
 
 def test_a_run_with_a_robust_rule_replays_from_its_averages(config, settings, make_clients, tmp_path):
     from zorba_core.federation.robust import AggregationSettings
-    from zorba_core.runs.resume import replay
+    from zorba_core.runs.replay import replay
 
     settings = settings.replace(aggregation=AggregationSettings(rule="median"))
     run = serve(config, settings, Scripted(make_clients()), runs_folder=tmp_path, force=True)

@@ -22,7 +22,6 @@ from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.local_files import share_out
 from zorba_core.federation.session import serve
 from zorba_core.files import write_json
-from zorba_core.runs.run_task import task_of
 
 BLOCKS = (3, 2, 2)
 
@@ -97,7 +96,7 @@ def test_clients_with_their_own_files_train_as_a_run_on_all_files_does(
     )
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
     assert many.summary["final_loss"] == one.summary["final_loss"]
-    assert task_of(many).label_names == ("bad", "good")
+    assert many.task.label_names == ("bad", "good")
     assert [len(client._rows) for client in own.values()] == one.environment["data"]["rows_per_client"]
 
 
@@ -158,7 +157,7 @@ def resumed(task, federate, tmp_path, clients_folder, test_file, monkeypatch):
     write_json(tmp_path / "place" / "nodes.json", nodes)
     started = []
     monkeypatch.setattr(loopback, "federate_on_loopback", lambda *args, **options: started.extend(args[2]) or done)
-    monkeypatch.setattr("zorba_core.runs.resume.check_unfinished", lambda request: None)  # as one that was stopped
+    monkeypatch.setattr("zorba_core.runs.train.check_unfinished", lambda request: None)  # as one that was stopped
 
     def up(*options):
         words = ["federation", "up", "--resume", str(done.path), *options]

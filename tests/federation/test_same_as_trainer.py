@@ -10,10 +10,10 @@ from tests.runs.resumable import copy_of
 from zorba_core.allocation import Problem, solve
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.session import serve
-from zorba_core.runs import TRAJECTORY
-from zorba_core.runs.resume import replay, resume
-from zorba_core.runs.session import fine_tune
-from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.runs import read_run
+from zorba_core.runs.log import LOG
+from zorba_core.runs.replay import replay
+from zorba_core.runs.train import fine_tune, resume
 
 
 def in_one_process(config, tmp_path):
@@ -33,12 +33,10 @@ def test_federated_rounds_are_the_reference_loops_bit_for_bit(make_config, serve
     one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
     assert (many.allocation.A_MN == one.allocation.A_MN).all()
-    for ours, theirs in zip(
-        read_trajectory(many.path / TRAJECTORY).rounds, read_trajectory(one.path / TRAJECTORY).rounds, strict=True
-    ):
+    for ours, theirs in zip(many.rounds[1:], one.rounds[1:], strict=True):
         for name in ("seeds_Q", "rho_NQ", "status_N", "loss_N"):
             assert getattr(ours, name).tobytes() == getattr(theirs, name).tobytes()
-        for name in ("round", "allocation", "lr", "mu", "forward_passes", "scalars_up", "scalars_down"):
+        for name in ("round", "lr", "forward_passes", "scalars_up", "scalars_down"):
             assert getattr(ours, name) == getattr(theirs, name)
     columns = ["round", "train_loss", "eval_loss", "eval_accuracy", "clients_reported"]
     assert many.metrics[columns].equals(one.metrics[columns])
@@ -48,7 +46,7 @@ def test_federated_rounds_are_the_reference_loops_bit_for_bit(make_config, serve
     "changes",
     [
         {"direction": "low-rank"},
-        {"train": "lora", "lora_rank": 2},
+        {"lora_rank": 2},
         {"schedule": "cosine"},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
@@ -62,10 +60,10 @@ def test_every_arithmetic_has_the_trainers_bits_and_is_resumed_and_replayed_with
     assert all(client["equal"] for client in many.summary["replicas"])
     for run in (one, many):
         assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
-    rounds_before = read_trajectory(one.path / TRAJECTORY).rounds
+    rounds_before = one.rounds[1:]
     cut = copy_of(one, tmp_path / "cut")
-    (cut / TRAJECTORY).write_bytes((cut / TRAJECTORY).read_bytes()[:-400])
-    assert len(read_trajectory(cut / TRAJECTORY).rounds) < len(rounds_before)
+    (cut / LOG).write_bytes((cut / LOG).read_bytes()[:-400])
+    assert len(read_run(cut).rounds[1:]) < len(rounds_before)
     assert resume(cut).summary["weights_sha256"] == one.summary["weights_sha256"]
 
 
@@ -74,7 +72,7 @@ def test_other_estimators_agree_to_rounding(make_config, server_settings, transp
     config = make_config()
     config = config.replace(settings=config.settings.replace(estimator=estimator, rounds=1, mu=1e-2))
     one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
-    rho_one, rho_many = (read_trajectory(run.path / TRAJECTORY).rounds[0].rho_NQ for run in (one, many))
+    rho_one, rho_many = (run.rounds[1:][0].rho_NQ for run in (one, many))
     # A client by itself goes through the model in another batch shape than in the cohort of all.
     assert np.abs(rho_one - rho_many).max() <= 1e-5 * max(1.0, np.abs(rho_one).max())
 

@@ -23,8 +23,8 @@ from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.rows import Rows
-from zorba_core.runs.resume import replay, resume
-from zorba_core.runs.session import fine_tune
+from zorba_core.runs.replay import replay
+from zorba_core.runs.train import fine_tune, resume
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

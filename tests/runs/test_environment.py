@@ -3,10 +3,6 @@ from __future__ import annotations
 import getpass
 import platform
 import socket
-import subprocess
-import sys
-
-import pytest
 
 from zorba_core.engine.settings import Settings
 from zorba_core.runs import environment
@@ -23,10 +19,3 @@ def test_the_environment_names_no_host_and_no_user(monkeypatch):
     for module, function in [(platform, "node"), (socket, "gethostname"), (getpass, "getuser")]:
         monkeypatch.setattr(module, function, lambda: "secret-17")
     assert "secret-17" not in str(environment.describe(Settings()))
-
-
-@pytest.mark.slow
-def test_importing_the_training_package_loads_torch_only_when_a_name_is_used():
-    before = "import sys, zorba_core.runs as training; early = 'torch' in sys.modules; training.fine_tune"
-    code = f"{before}; sys.exit(early or 'torch' not in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

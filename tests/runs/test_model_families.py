@@ -10,10 +10,11 @@ from tests.runs.resumable import ALLOCATION
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.load import read_spec
 from zorba_core.runs.models import load_tokenizer
-from zorba_core.runs.resume import replay
-from zorba_core.runs.session import fine_tune, read_spec
-from zorba_core.runs.use.predicting import predict
+from zorba_core.runs.predict import predict
+from zorba_core.runs.replay import replay
+from zorba_core.runs.train import fine_tune
 
 SETTINGS = Settings(lr=1e-4, rounds=2, directions=2, num_seeds=8, batch_size=2, seq_len=32, eval_every=2, eval_rows=9)
 SIZES = {"vocab_size": 400, "max_position_embeddings": 64, "num_hidden_layers": 3, "hidden_size": 16}
@@ -37,10 +38,8 @@ def saved(request, tmp_path, tiny_tokenizer):
 def test_a_run_trains_saves_and_replays(saved, tmp_path):
     exact = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_pretrained(saved).parameters())
     assert (read_spec(saved).num_blocks, read_spec(saved).num_parameters) == (3, exact)
-    run = fine_tune(
-        ALLOCATION, model=saved, settings=SETTINGS, runs_folder=tmp_path / "runs", save_model=True, force=True
-    )
-    trained = Blocks(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
+    run = fine_tune(ALLOCATION, model=saved, settings=SETTINGS, runs_folder=tmp_path / "runs", force=True)
+    trained = Blocks(AutoModelForCausalLM.from_pretrained(run.export(tmp_path / "exported")), [0, 1])
     assert trained.weights_sha256() == run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
 

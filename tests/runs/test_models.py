@@ -86,7 +86,7 @@ def test_a_hub_model_that_was_fetched_before_is_used_without_a_network(tiny_opt_
     (repository / "refs" / "main").write_text(commit)
     code = (
         "from zorba_core.runs.models import load_model, load_tokenizer\n"
-        "from zorba_core.runs.session import read_spec\n"
+        "from zorba_core.runs.load import read_spec\n"
         "name = 'who/tiny'\n"
         "print(read_spec(name).num_blocks, load_model(name).num_parameters(), len(load_tokenizer(name)))"
     )

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pandas as pd
 import pytest
 
 import zorba_core as zorba
-from tests.runs.resumable import ALLOCATION, SETTINGS, After4
-from zorba_core.data.load import load
-from zorba_core.data.task import read_task
+from tests.runs.resumable import ALLOCATION, SETTINGS, interrupted
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.runs import read_request
-from zorba_core.runs.resume import replay, resume
-from zorba_core.runs.run_task import task_of
+from zorba_core.runs.replay import replay
+from zorba_core.runs.train import resume
 
 ASPECTS = ("food", "staff", "room", "music", "show", "book")
 
@@ -53,48 +48,38 @@ def tuned(csv, tiny_opt_folder, tmp_path, **options):
 
 def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way(csv, tiny_opt_folder, tmp_path):
     run = tuned(csv, tiny_opt_folder, tmp_path)
-    task = task_of(run)
+    task = run.task
     assert (task.prompt, task.label_names, task.label_words) == ("{remark} Verdict:", ("bad", "good"), ("bad", "good"))
-    assert task_of(run.config) == task_of(read_request(run.path)) or task_of(run.config).rows.train == str(csv)
-    beside = read_task(run.path / "task.toml")
-    for split in ("federated", "validation"):
-        pd.testing.assert_frame_equal(load(beside, split), load(task, split))
-    again = tuned(run.path / "task.toml", tiny_opt_folder, tmp_path)
+    assert task.rows.train == str(csv)
+    again = tuned(task, tiny_opt_folder, tmp_path)
     assert again.summary["weights_sha256"] == run.summary["weights_sha256"]
 
 
 def test_a_built_in_run_keeps_the_name_alone(whole):
-    assert task_of(whole).name == "toy-reviews"
+    assert whole.task.name == "toy-reviews"
     assert "task" not in whole.config
-    assert not (whole.path / "task.toml").exists()
 
 
 def test_a_run_on_a_file_resumes_to_the_same_bits_where_the_file_lies_now(csv, tiny_opt_folder, tmp_path):
     run = tuned(csv, tiny_opt_folder, tmp_path)
-    stopped = tuned(csv, tiny_opt_folder, tmp_path, callbacks=[After4()], name="stopped")
-    assert stopped.summary["stopped_by"] != run.summary["stopped_by"]
-    interrupted = tmp_path / "interrupted"
-    shutil.copytree(stopped.path, interrupted)
-    (interrupted / "summary.json").unlink()
+    stopped = interrupted(tmp_path / "stopped", data=csv, model=tiny_opt_folder, settings=SETTINGS)
     moved = tmp_path / "elsewhere.csv"
     csv.rename(moved)
     with pytest.raises(MissingDataError, match=r"reviews\.csv does not exist: if it was moved, name .* --data FILE"):
-        resume(interrupted)
-    assert replay(interrupted, round_index=2).round == 2  # needs no data
-    assert resume(interrupted, data=moved).summary["weights_sha256"] == run.summary["weights_sha256"]
+        resume(stopped)
+    assert replay(stopped, 2).round == 2  # needs no data
+    assert resume(stopped, data=moved).summary["weights_sha256"] == run.summary["weights_sha256"]
 
 
 def test_a_file_that_changed_is_refused_before_it_is_read(csv, tiny_opt_folder, tmp_path):
-    stopped = tuned(csv, tiny_opt_folder, tmp_path, callbacks=[After4()])
-    (stopped.path / "summary.json").unlink()
+    stopped = interrupted(tmp_path / "stopped", data=csv, model=tiny_opt_folder, settings=SETTINGS)
     csv.write_text(csv.read_text().replace("lovely", "pleasant", 1))
     with pytest.raises(InvalidInputError, match=r"reviews\.csv is not as it was when .* began; put that file back"):
-        resume(stopped.path)
+        resume(stopped)
 
 
 def test_a_table_in_memory_trains_and_is_asked_for_again(tiny_opt_folder, tmp_path, csv):
-    run = tuned(reviews(), tiny_opt_folder, tmp_path, callbacks=[After4()])
-    (run.path / "summary.json").unlink()
+    run = interrupted(tmp_path / "stopped", data=reviews(), model=tiny_opt_folder, settings=SETTINGS)
     with pytest.raises(MissingDataError, match="a table in memory"):
         resume(run.path)
     from_file = tuned(csv, tiny_opt_folder, tmp_path)
@@ -130,5 +115,5 @@ def test_a_solution_and_what_is_said_of_the_columns_are_taken_as_they_are(csv, t
         force=True,
     )
     assert (run.allocation.A_MN == plan.allocation.A_MN).all()
-    assert task_of(run).label_names == tuple(sorted(ASPECTS))
+    assert run.task.label_names == tuple(sorted(ASPECTS))
     assert run.config["division"] == "natural"

@@ -44,7 +44,7 @@ def network() -> Blocks:
 
 
 def measured(network: Blocks, **settings) -> tuple[dict[str, float], list[str], str]:
-    report = preflight(network, ALLOCATION, ROWS, Settings(seq_len=16, **settings))
+    report = preflight(network, ALLOCATION, ROWS, Settings(seq_len=16, **{"estimator": "cohort", **settings}))
     failed = [check.name for check in report.failed]
     return {check.name: check.measured for check in report.checks}, failed, report.reason() if failed else ""
 
@@ -102,7 +102,7 @@ def test_scalars_agree_with_float64_at_a_good_mu(network):
 
 def test_the_forecast_is_what_gradient_descent_would_win_to_first_order(network):
     found, _, _ = measured(network, lr=1e-4, rounds=2000)
-    report = preflight(network, ALLOCATION, ROWS, Settings(seq_len=16, lr=1e-4, rounds=2000))
+    report = preflight(network, ALLOCATION, ROWS, Settings(seq_len=16, lr=1e-4, rounds=2000, estimator="cohort"))
     assert found["progress"] == pytest.approx(2000 * 1e-4 * report.rho_rms**2)
 
 

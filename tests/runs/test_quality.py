@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from zorba_core.runs.use.quality import Quality, by_client, change_p_value, wilson
+from zorba_core.runs.quality import Quality, by_client, change_p_value, wilson
 
 LABEL_R = np.array([0, 0, 0, 1, 1, 2])
 PROBABILITY_RC = np.array(

@@ -1,159 +1,214 @@
-"""Runs that are resumed, and those that are refused."""
+"""Runs that are killed at any moment and end with the bits of an undisturbed one; and those that are refused."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests import command
+from tests.command import call, check_refused, tree
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
-from zorba_core.engine.methods import interface as methods
-from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import read_json, write_json
-from zorba_core.runs import TRAJECTORY
-from zorba_core.runs.checkpoint import CHECKPOINT
-from zorba_core.runs.resume import replay, resume
-from zorba_core.runs.session import fine_tune
-from zorba_core.runs.trajectory import TrajectoryLog, read_trajectory
+from zorba_core.engine import loop
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.files import read_json
+from zorba_core.runs import Run, list_runs, read_run
+from zorba_core.runs.log import LOG, Log, read_log
+from zorba_core.runs.replay import WEIGHTS, replay
+from zorba_core.runs.train import fine_tune, new_folder, resume
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
 
-def test_weights_that_no_log_can_give_back_are_on_disk_while_they_are_needed(tiny_opt_folder, tmp_path):
-    settings = SETTINGS.replace(method="fedit", directions=None)
+@pytest.mark.slow
+def test_fifty_kills_at_random_bytes_of_the_log_end_alike(whole, tmp_path):
+    log = (whole.path / LOG).read_bytes()
+    ends = np.cumsum([0, *map(len, log.splitlines(keepends=True))])
+    generator = np.random.default_rng(0)
+    for kill in range(50):
+        cut = int(generator.integers(len(log) + 1))
+        folder = copy_of(whole, tmp_path / str(kill))
+        (folder / LOG).write_bytes(log[:cut])
+        lines = []
+        assert_ends_alike(resume(folder, notice=lines.append), whole)
+        assert lines[-1].startswith("resuming after round")
+        assert any("torn" in line for line in lines) == (cut not in ends)
+
+
+@pytest.mark.parametrize("method", ["zorba", "fedzo", "fedit"])
+def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path, method):
+    """A chain of real processes, each killed at a random moment; the last ends with an undisturbed run's bits."""
+    settings = SETTINGS.replace(rounds=60, eval_every=4).replace(method=method, directions=None, estimator=None)
+    allocation = {"allocation": ALLOCATION} if method == "zorba" else {"num_clients": 3}
+
+    def begin(runs_folder: Path) -> Run:
+        return fine_tune(**allocation, model=tiny_opt_folder, settings=settings, runs_folder=runs_folder)
+
+    whole = begin(tmp_path / "whole")
+    generator = np.random.default_rng(1)
+    runs_folder, reached = tmp_path / "killed", []
+    for _ in range(12):
+        begun = list_runs(runs_folder).runs
+        child = os.fork()
+        if child == 0:
+            try:
+                resume(begun[0]) if begun else begin(runs_folder)
+            finally:
+                os._exit(0)
+        before = reached[-1] if reached else 0
+        while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):  # until it has done something
+            runs = list_runs(runs_folder).runs
+            if runs and runs[0].rounds_done > before:
+                break
+            time.sleep(0.01)
+        time.sleep(float(generator.random()) * 0.1)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        reached.append(list_runs(runs_folder).runs[0].rounds_done)
+        if reached[-1] == settings.rounds:
+            break
+    (run,) = list_runs(runs_folder).runs
+    if not run.finished:
+        run = run.resume()
+    assert len(reached) >= 3
+    assert_ends_alike(run, whole)
+    assert not list(run.path.glob(".*"))
+
+
+def test_a_run_killed_before_its_first_line_starts_from_the_base(whole, tmp_path):
+    folder = copy_of(whole, tmp_path / "run")
+    (folder / LOG).unlink()
+    (folder / ".tmpa8Zk0Q").write_bytes(b"as safetensors names what it has not finished")
+    assert_ends_alike(resume(folder), whole)
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.slow
+def test_the_command_continues_after_kill_9(whole, tmp_path):
+    folder = copy_of(whole, tmp_path / "run")
+    log = (folder / LOG).read_bytes()
+    (folder / LOG).write_bytes(log[: len(log) // 4])
+    command = [sys.executable, "-m", "zorba_core", "resume", str(folder), "--json"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("resuming after"):
+            break
+    process.kill()
+    process.communicate()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:  # it was quicker than the kill
+        assert "finished" in done.stderr
+    else:
+        assert json.loads(done.stdout)["weights_sha256"] == whole.summary["weights_sha256"]
+    assert_ends_alike(read_run(folder), whole)
+
+
+def test_a_run_that_could_not_begin_gives_its_lock_back(tiny_opt_folder, whole, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise RunError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "append", full)
+        with pytest.raises(RunError, match="No space"):
+            fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert_ends_alike(resume(folder), whole)
+
+
+def test_an_interrupted_run_is_resumed_and_a_finished_one_is_not(whole, tmp_path):
+    with pytest.raises(RunError, match="interrupted"):
+        fine_tune(
+            ALLOCATION, model=whole.config["model"], settings=SETTINGS, runs_folder=tmp_path, callbacks=[After4()]
+        )
+    (half,), _ = list_runs(tmp_path)
+    assert (half.finished, half.rounds_done) == (False, 4)
+    assert_ends_alike(half.resume(), whole)
+    with pytest.raises(InvalidInputError, match="this run is finished"):
+        half.resume()
+
+
+def test_a_finished_run_whose_log_lost_its_end_is_replayed_on_request_and_resumed(whole, tmp_path):
+    run = shutil.copytree(whole.path, tmp_path / "cut")
+    (run / LOG).write_bytes(b"".join((run / LOG).read_bytes().splitlines(keepends=True)[:-3]))
+    refused = call("replay", str(run))
+    check_refused(refused)
+    assert f"the end of {run / LOG} is damaged: its last 3 rounds are missing; restore it" in refused.err
+    left = call("replay", str(run), "--round", "6", "--json")
+    assert (left.status, json.loads(left.out)["round"]) == (0, 6)
+    assert "round 7 is not in the log" in call("replay", str(run), "--round", "7").err
+    assert_ends_alike(resume(run), whole)
+
+
+def test_fedit_resumes_from_the_weights_of_its_last_evaluation(tiny_opt_folder, tmp_path):
+    settings = SETTINGS.replace(method="fedit", directions=None, estimator=None)
     request = {"num_clients": 3, "model": tiny_opt_folder, "settings": settings}
     whole = fine_tune(**request, runs_folder=tmp_path / "whole")
-    with pytest.raises(InvalidInputError, match=r"fedit exchanges weights, so its log has no scalars .* only round 0"):
-        replay(whole.path)
-    half = fine_tune(**request, runs_folder=tmp_path / "half", callbacks=[After4()])
-    assert (half.summary["stopped_by"], half.summary["rounds_done"]) == ("interrupt", 4)
-    rebuilt = replay(half.path, save=tmp_path / "model")
-    assert (rebuilt.round, rebuilt.network.weights_sha256()) == (4, half.summary["weights_sha256"])
-    with pytest.raises(InvalidInputError, match="only rounds 0 and 4, its last checkpoint, can be had"):
-        replay(half.path, round_index=3)
-    damaged = shutil.copytree(half.path, tmp_path / "damaged")
-    content = (damaged / CHECKPOINT).read_bytes()
-    for bad in (content[:-1] + bytes([content[-1] ^ 1]), content[: len(content) // 2], b"", b"{}"):
-        (damaged / CHECKPOINT).write_bytes(bad)
-        with pytest.raises(InvalidInputError, match=r"checkpoint\.safetensors does not hold the weights"):
-            resume(damaged)
-    said = []
-    (damaged / CHECKPOINT).unlink()
-    assert_ends_alike(resume(damaged, notice=said.append), whole)
-    assert "4 rounds after the last checkpoint (round 0) will be computed again" in said
-    assert resume(half.path).summary["weights_sha256"] == whole.summary["weights_sha256"]
-
-
-def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
-    """The log says that the last evaluation reached it, so only the summary is missing."""
-    settings = SETTINGS.replace(target=0.01, stop_at_target=True)
-    run = fine_tune(ALLOCATION, model=whole.config["model"], settings=settings, runs_folder=tmp_path)
-    (run.path / "summary.json").unlink()
-    again = resume(run.path)
-    assert {**again.summary, "memory": 0, "resumed_after_rounds": 0} == {
-        **run.summary,
-        "memory": 0,
-        "resumed_after_rounds": 0,
-    }
-    assert again.summary["stopped_by"] == "target"
-
-
-def cut_by_records(log, count):
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-count]))
-
-
-def test_a_finished_run_whose_log_lost_its_end_is_replayed_by_request_alone(whole, tmp_path):
-    run = shutil.copytree(whole.path, tmp_path / "cut")
-    cut_by_records(run / TRAJECTORY, 4)
-    lacks = "it ends at round 6 and the run had 9"
-    refused = command.call("replay", str(run))
-    command.check_refused(refused)
-    assert f"is damaged: {lacks}; restore trajectory.log, or give a round up to 6 with --round" in refused.err
-    left = command.call("replay", str(run), "--round", "6", "--json")
-    assert (left.status, json.loads(left.out)["round"]) == (0, 6)
-    assert left.lines == [f"the end of the log of {run} is damaged: {lacks}; replaying up to round 6"]
-    beyond = command.call("replay", str(run), "--round", "7")
-    assert f"it has 0 to 6; its end is damaged: {lacks}" in beyond.err
-
-
-def test_an_interrupted_run_whose_log_lost_its_end_says_what_is_computed_again(whole, tmp_path):
-    half = fine_tune(
-        ALLOCATION, model=whole.config["model"], settings=SETTINGS, runs_folder=tmp_path, callbacks=[After4()]
-    )
-    cut_by_records(half.path / TRAJECTORY, 2)
-    said = []
-    assert_ends_alike(resume(half.path, notice=said.append), whole)
-    damaged = f"the end of {half.path / TRAJECTORY} is damaged: it ends at round 3 and the run had 4; "
-    assert said == [damaged + "that is computed again", "resuming after round 3"]
-
-
-def test_an_interrupted_run_goes_on_and_a_finished_one_does_not(whole, tmp_path):
-    half = fine_tune(
-        ALLOCATION, model=whole.config["model"], settings=SETTINGS, runs_folder=tmp_path, callbacks=[After4()]
-    )
-    assert half.summary["rounds_done"] == 4
-    assert half.metrics["eval_accuracy"].notna().tolist() == [True, False, False, True, True]
-    run = resume(half.path)
-    assert_ends_alike(run, whole)  # without the evaluation that the interruption asked for
-    assert run.metrics["round"].tolist() == list(range(10))
-    assert read_trajectory(run.path / TRAJECTORY).resumed_after == (4,)
-    assert run.summary["resumed_after_rounds"] == [4]
-    with pytest.raises(InvalidInputError, match="this run is finished"):
-        resume(run.path)
+    assert replay(whole).network.weights_sha256() == whole.summary["weights_sha256"]
+    with pytest.raises(InvalidInputError, match=r"exchanges weights, so its log has no scalars .* rounds 0 and 9"):
+        replay(whole, 3)
+    with pytest.raises(RunError):
+        fine_tune(**request, runs_folder=tmp_path / "half", callbacks=[After4()])
+    (half,), _ = list_runs(tmp_path / "half")
+    content = (half.path / WEIGHTS).read_bytes()
+    for number, bad in enumerate((content[:-1] + bytes([content[-1] ^ 1]), content[: len(content) // 2], b"", None)):
+        damaged, lines = shutil.copytree(half.path, tmp_path / str(number)), []
+        (damaged / WEIGHTS).unlink() if bad is None else (damaged / WEIGHTS).write_bytes(bad)
+        assert_ends_alike(resume(damaged, notice=lines.append), whole)
+        assert "the rounds after the last evaluation (round 0) are computed again" in lines
+    lines = []
+    assert_ends_alike(resume(half, notice=lines.append), whole)
+    assert "the rounds after the last evaluation (round 3) are computed again" in lines
 
 
 def test_another_base_model_is_refused_by_its_fingerprint(whole, make_tiny_model, tiny_tokenizer, tmp_path):
     make_tiny_model("opt", seed=1).save_pretrained(tmp_path / "other")
     tiny_tokenizer.save_pretrained(tmp_path / "other")
     folder = copy_of(whole, tmp_path / "run")
-    for call in (resume, replay):
+    for opened in (resume, replay):
         with pytest.raises(InvalidInputError, match=r"is not the base model of .* name the right one with --model"):
-            call(folder, model=tmp_path / "other")
+            opened(folder, model=tmp_path / "other")
     shutil.copytree(whole.config["model"], tmp_path / "moved")
     assert replay(folder, model=tmp_path / "moved").network.weights_sha256() == whole.summary["weights_sha256"]
 
 
-def test_a_changed_config_or_damaged_log_is_refused_and_nothing_is_touched(whole, tmp_path):
+def test_a_damaged_log_is_refused_and_nothing_is_touched(whole, tmp_path):
     folder = copy_of(whole, tmp_path / "run")
-    log = (folder / TRAJECTORY).read_bytes()
-    (folder / TRAJECTORY).write_bytes(log[:900] + b"#" + log[901:])
-    for call in (resume, replay):
-        with pytest.raises(InvalidInputError, match=r"record \d+ \(byte \d+ of \d+\) is damaged"):
-            call(folder)
-    assert (folder / TRAJECTORY).stat().st_size == len(log)
-    (folder / TRAJECTORY).write_bytes(log)
-    (folder / "config.json").write_text(json.dumps(read_json(folder / "config.json") | {"lr": 0.9}))
-    with pytest.raises(InvalidInputError, match=r"config.json is not the one that trajectory.log was written under"):
-        resume(folder)
-    assert not (folder / "summary.json").exists()
+    log = bytearray((folder / LOG).read_bytes())
+    log[900] ^= 1
+    (folder / LOG).write_bytes(log)
+    before = tree(folder)
+    for opened in (resume, replay):
+        with pytest.raises(InvalidInputError, match=r"line \d+ \(byte \d+\) is damaged"):
+            opened(folder)
+    assert tree(folder) == before
 
 
 def test_weights_that_replay_differently_are_noticed(whole, tmp_path, monkeypatch):
     folder = copy_of(whole, tmp_path / "run")
-    update = methods.update_blocks
-    monkeypatch.setattr(
-        methods, "update_blocks", lambda *args: update(*args[:4], args[4] * (1 + 1e-6), *args[5:])
-    )  # fmt: skip  - as another processor's rounding would
+    update = loop.update_blocks  # as another processor's rounding would
+    monkeypatch.setattr(loop, "update_blocks", lambda *args: update(*args[:4], args[4] * (1 + 1e-6)))
     with pytest.raises(InvalidInputError, match="replays to other weights here"):
         resume(folder)
 
 
-def test_other_versions_are_said_and_not_refused(whole, tmp_path):
-    folder = copy_of(whole, tmp_path / "run")
-    write_json(folder / "environment.json", {**read_json(folder / "environment.json"), "torch": "2.0.0"})
-    said = []
-    assert resume(folder, notice=said.append).summary["weights_sha256"] == whole.summary["weights_sha256"]
-    assert said[0].endswith("and was 2.0.0: the coming rounds' bits may differ")
+def test_other_versions_are_named_and_not_refused(whole, tmp_path):
+    config = read_json(whole.path / "config.json")
+    environment = {**config.pop("environment"), "torch": "2.0.0"}
+    lines = []
+    run = resume(new_folder(tmp_path, "older", config, environment), notice=lines.append)
+    assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
+    assert lines[0].endswith("and was 2.0.0: the last bits may differ")
 
 
 def test_a_live_run_is_not_resumed_a_second_time(whole, tmp_path):
     folder = copy_of(whole, tmp_path / "run")
-    writer = TrajectoryLog(folder / TRAJECTORY)
-    with pytest.raises(InvalidInputError, match="another process is writing this run"):
+    with Log(folder), pytest.raises(InvalidInputError, match="another process is writing this run"):
         resume(folder)
-    writer.close()
-    (folder / TRAJECTORY).unlink()
-    with pytest.raises(MissingDataError, match="nothing to resume from"):
-        resume(folder)
+    assert len(read_log(folder).rounds) == 10

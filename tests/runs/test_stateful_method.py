@@ -12,18 +12,16 @@ import pytest
 from tests.plugin_example.zorba_example import MOMENTUM as FACTS
 from tests.plugin_example.zorba_example.training import Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
-from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.methods.interface import Method, Scalars
 from zorba_core.engine.methods.registry import METHODS, MethodFacts, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.runs import TRAJECTORY
-from zorba_core.runs import resume as resuming
-from zorba_core.runs.replaying import replay_rounds
-from zorba_core.runs.resume import replay, resume
-from zorba_core.runs.session import fine_tune
-from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.runs import list_runs
+from zorba_core.runs import train as training
+from zorba_core.runs.log import LOG
+from zorba_core.runs.replay import replay, replay_rounds
+from zorba_core.runs.train import Callback, fine_tune, resume
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 MOMENTUM = Momentum(**{**vars(FACTS), "code": ""})  # one object that has the facts and computes
@@ -45,21 +43,31 @@ def train(tiny_opt_folder, tmp_path):
     return train
 
 
+@pytest.fixture
+def stopped(train, tmp_path):
+    def stopped(name: str):
+        with pytest.raises(RunError, match="interrupted"):
+            train(name, callbacks=[After4()])
+        return list_runs(tmp_path / name).runs[0]
+
+    return stopped
+
+
 class DieAfter4(Callback):
-    def on_step(self, entry):
-        if entry.round == 4:
+    def on_round(self, done):
+        if done.round == 4:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_its_runs_are_resumed_and_replayed_to_the_same_bits(train, tmp_path):
+def test_its_runs_are_resumed_and_replayed_to_the_same_bits(train, stopped, tmp_path):
     METHODS.register(MOMENTUM)
     whole = train("whole")
-    rounds = read_trajectory(whole.path / TRAJECTORY).rounds
+    rounds = whole.rounds[1:]
     assert [float(entry.method_state["rounds"]) for entry in rounds] == list(range(1, 10))
     assert all(entry.method_state["speed_M"].shape == (3,) for entry in rounds)
-    half = train("half", callbacks=[After4()])
-    assert half.summary["rounds_done"] == 4
-    assert resume(half.path).summary["weights_sha256"] == whole.summary["weights_sha256"]
+    half = stopped("half")
+    assert half.rounds_done == 4
+    assert resume(half).summary["weights_sha256"] == whole.summary["weights_sha256"]
     child = os.fork()
     if child == 0:
         try:
@@ -70,23 +78,23 @@ def test_its_runs_are_resumed_and_replayed_to_the_same_bits(train, tmp_path):
     (killed,) = (tmp_path / "killed").iterdir()
     assert_ends_alike(resume(killed), whole)
     torn = copy_of(whole, tmp_path / "torn")
-    log = (torn / TRAJECTORY).read_bytes()
-    (torn / TRAJECTORY).write_bytes(log[: len(log) * 2 // 3])
+    log = (torn / LOG).read_bytes()
+    (torn / LOG).write_bytes(log[: len(log) * 2 // 3])
     assert_ends_alike(resume(torn), whole)
     assert replay(whole.path).network.weights_sha256() == whole.summary["weights_sha256"]
-    at_four = train("four", callbacks=[After4()]).summary["weights_sha256"]
-    assert replay(whole.path, round_index=4).network.weights_sha256() == at_four
+    at_four = replay(stopped("four"), 4).network.weights_sha256()
+    assert replay(whole, 4).network.weights_sha256() == at_four
 
 
-def test_a_run_resumed_without_its_state_would_end_elsewhere(train, monkeypatch):
+def test_a_run_resumed_without_its_state_would_end_elsewhere(train, stopped, monkeypatch):
     """So the test above can fail."""
     METHODS.register(MOMENTUM)
-    whole, half = train("whole"), train("half", callbacks=[After4()])
+    whole, half = train("whole"), stopped("half")
     forgotten = MOMENTUM.init(3, SETTINGS)
     monkeypatch.setattr(
-        resuming, "replay_rounds", lambda *given: dataclasses.replace(replay_rounds(*given), method_state=forgotten)
+        training, "replay_rounds", lambda *given: dataclasses.replace(replay_rounds(*given), method_state=forgotten)
     )
-    assert resume(half.path).summary["weights_sha256"] != whole.summary["weights_sha256"]
+    assert resume(half).summary["weights_sha256"] != whole.summary["weights_sha256"]
 
 
 def test_one_object_is_seen_by_everything_that_asks_for_a_method(train):
@@ -101,8 +109,7 @@ def test_one_object_is_seen_by_everything_that_asks_for_a_method(train):
 
 
 def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
-    assert all(entry.method_state == {} for entry in read_trajectory(whole.path / TRAJECTORY).rounds)
-    assert b"method_state" not in (whole.path / TRAJECTORY).read_bytes()
+    assert b"method_state" not in (whole.path / LOG).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import io
 import numpy as np
 import pytest
 
-from zorba_core.engine.callbacks import RoundRecord
-from zorba_core.engine.records import RoundEntry
+from zorba_core.engine.round import Round
+from zorba_core.errors import RunError
 from zorba_core.runs.terminal import Interrupt, Progress
 
 
-def record(t: int, accuracy: float | None = None) -> RoundRecord:
-    return RoundRecord(t, 0.5, None if accuracy is None else 0.6, accuracy, 0.1 * t, t, t, t)
+def record(t: int, accuracy: float | None = None) -> Round:
+    return Round(t, eval_loss=None if accuracy is None else 0.6, eval_accuracy=accuracy)
 
 
 class Terminal(io.StringIO):
@@ -54,15 +54,17 @@ def test_ctrl_c_that_is_lost_while_a_run_loads_stops_it_after_a_round(tmp_path):
     with contextlib.suppress(KeyboardInterrupt):
         interrupt._handle(2, None)
     interrupt.on_start(tmp_path)
-    assert interrupt.wants_stop()
+    with pytest.raises(RunError, match="interrupted after round 1; resume with: zorba resume"):
+        interrupt.on_round(Round(1))
 
 
 def test_the_first_ctrl_c_asks_for_a_stop_and_the_second_stops(tmp_path):
     interrupt = Interrupt()
     interrupt.on_start(tmp_path)
-    assert not interrupt.wants_stop()
+    interrupt.on_round(Round(1))
     interrupt._handle(2, None)
-    assert interrupt.wants_stop()
+    with pytest.raises(RunError, match="interrupted after round 2"):
+        interrupt.on_round(Round(2))
     with pytest.raises(KeyboardInterrupt):
         interrupt._handle(2, None)
 
@@ -72,9 +74,7 @@ def test_a_refused_client_is_said_once(capsys):
     progress = Progress(5, stream)
     for t in (1, 2, 3):
         status_N = np.array([0, 2, 0 if t < 3 else 4], np.uint8)
-        progress.on_step(
-            RoundEntry(t, np.zeros(1), np.zeros((3, 1)), status_N, np.ones(3), "", 0.1, 0.1, 1.0, 1, 1, 1)
-        )  # fmt: skip
+        progress.on_round(Round(t, status_N=status_N))
     said = stream.getvalue().split()
     assert said.count("refused") == 2
     assert "round 1: 1 of 3 refused (1 non-finite; first client 1)" in stream.getvalue()

@@ -12,9 +12,9 @@ from zorba_core.data.load import load
 from zorba_core.data.task import get_task
 from zorba_core.engine.settings import Settings
 from zorba_core.runs.generation import generate
-from zorba_core.runs.resume import replay
-from zorba_core.runs.session import fine_tune
+from zorba_core.runs.replay import replay
 from zorba_core.runs.text_metrics import text_metrics
+from zorba_core.runs.train import fine_tune
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.session import fine_tune
+from zorba_core.runs.train import fine_tune
 
 SHORT = SETTINGS.replace(rounds=1, eval_every=1)
 

@@ -15,13 +15,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.data.load import load
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError
 from zorba_core.runs import Run, read_run
-from zorba_core.runs.resume import replay
-from zorba_core.runs.run_task import task_of
-from zorba_core.runs.session import fine_tune
-from zorba_core.runs.use import evaluate_run, export_run, open_tuned, predict, tuned_model
-from zorba_core.runs.use.model_card import model_card
+from zorba_core.runs.card import model_card
+from zorba_core.runs.evaluate import evaluate_run
+from zorba_core.runs.export import export_run
+from zorba_core.runs.predict import predict
+from zorba_core.runs.replay import open_model, replay
+from zorba_core.runs.train import fine_tune
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
@@ -29,76 +30,13 @@ pytestmark = pytest.mark.usefixtures("rows_divided_once")
 @pytest.fixture
 def copied(whole, tmp_path) -> Run:
     """A copy to damage."""
-    shutil.copytree(whole.path, tmp_path / "copied", ignore=shutil.ignore_patterns(tuned_model.REPLAYED))
+    shutil.copytree(whole.path, tmp_path / "copied")
     return read_run(tmp_path / "copied")
-
-
-@pytest.fixture(scope="module")
-def saved(rows_divided_once, tiny_opt_folder, tmp_path_factory) -> Run:
-    """As ``whole``, with the model in its folder."""
-    folder = tmp_path_factory.mktemp("saved")
-    return fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=folder, save_model=True)
 
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     return load("toy-reviews", "validation")["text"].head(7).tolist()
-
-
-def test_the_model_is_that_of_the_summary_wherever_it_comes_from(copied, saved):
-    first, second, third = open_tuned(copied), None, open_tuned(saved)
-    tuned_model._opened.cache_clear()
-    second = open_tuned(copied)
-    assert (first.source, second.source, third.source) == ("log", "replayed before", "saved model")
-    for tuned in (first, second, third):
-        assert tuned.network.weights_sha256() == tuned.run.summary["weights_sha256"]
-        assert tuned.base().weights_sha256() == tuned.run.environment["base_weights_sha256"]
-
-
-@pytest.mark.parametrize("damage", ["other", "cut", "noise"])
-def test_kept_weights_that_are_not_the_summarys_are_rebuilt_from_the_log(copied, damage):
-    open_tuned(copied)
-    tuned_model._opened.cache_clear()
-    file = copied.path / tuned_model.REPLAYED
-    content = file.read_bytes()
-    changed = {"other": content[:-4] + b"\0\0\0\1", "cut": content[:100], "noise": b"noise"}[damage]
-    file.write_bytes(changed)
-    tuned = open_tuned(copied)
-    assert tuned.source == "log"
-    assert tuned.network.weights_sha256() == copied.summary["weights_sha256"]
-    assert file.read_bytes() == content
-
-
-def test_a_folder_that_cannot_be_written_is_used_all_the_same(copied, monkeypatch, texts):
-    def refuse(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(tuned_model, "save_file", refuse)
-    assert len(copied.predict(texts)) == 7
-    assert not list(copied.path.glob("*replayed*"))
-
-
-def test_a_saved_model_needs_neither_log_nor_base(saved, tmp_path, texts, tiny_opt_folder):
-    shutil.copytree(saved.path, tmp_path / "alone")
-    (tmp_path / "alone" / "trajectory.log").unlink()
-    assert (
-        read_run(tmp_path / "alone").predict(texts)["prediction"].tolist()
-        == predict(saved, texts).columns["prediction"]
-    )
-
-
-def test_another_model_in_the_runs_folder_is_refused(saved, tmp_path, tiny_opt_folder):
-    shutil.copytree(saved.path, tmp_path / "other")
-    shutil.copy(tiny_opt_folder / "model.safetensors", tmp_path / "other" / "model")
-    with pytest.raises(InvalidInputError, match=r"does not hold the weights .* the model is then rebuilt"):
-        open_tuned(tmp_path / "other")
-
-
-def test_a_damaged_saved_model_is_one_clear_line(saved, tmp_path):
-    shutil.copytree(saved.path, tmp_path / "damaged")
-    (tmp_path / "damaged" / "model" / "model.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(InvalidInputError, match="weights cannot be loaded"):
-        open_tuned(tmp_path / "damaged")
 
 
 def test_probabilities_are_the_models_own_next_token_over_the_label_words(whole, texts):
@@ -107,7 +45,7 @@ def test_probabilities_are_the_models_own_next_token_over_the_label_words(whole,
         (replay(whole.path).network, predictions.probability_RC),
         (replay(whole.path, round_index=0).network, predictions.base_RC),
     ):
-        tokenizer = open_tuned(whole).tokenizer
+        tokenizer = open_model(whole).tokenizer
         words = [tokenizer.encode(f" {word}")[-1] for word in whole.config["label_words"]]
         for text, probability_C in zip(texts, probability_RC, strict=True):
             with torch.no_grad():
@@ -201,17 +139,8 @@ def test_a_files_row_is_named_by_its_line(whole, tmp_path):
 
 def test_an_unfinished_run_says_how_far_it_is(copied):
     (copied.path / "summary.json").unlink()
-    with pytest.raises(InvalidInputError, match=r"not finished \(round 9 of 9 .*zorba resume"):
+    with pytest.raises(InvalidInputError, match=r"not finished \(round 9 of 9\); complete it with: zorba resume"):
         read_run(copied.path).predict("text")
-
-
-def test_a_run_of_the_default_folder_goes_by_its_name(whole, tmp_path, monkeypatch, texts):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "artifacts" / "runs").mkdir(parents=True)
-    (tmp_path / "artifacts" / "runs" / whole.name).symlink_to(whole.path)
-    assert len(predict(whole.name, texts).frame) == 7
-    with pytest.raises(MissingDataError, match=f"did you mean {whole.name}"):
-        predict(whole.name[:-2], texts)
 
 
 @pytest.fixture(scope="module")
@@ -272,22 +201,21 @@ def test_the_card_says_what_was_measured_and_no_path(whole, exported, tiny_opt_f
     assert f"{whole.allocation.total_blocks} of 9 client-blocks" in card
     assert str(tiny_opt_folder.parent) not in card
     assert os.sep + "tmp" not in card
+    assert "Simulated: exact derivatives along" in card
+
+
+def test_the_card_of_a_run_with_finite_differences_says_forward_passes_only(whole):
+    opened = open_model(read_run(whole.path))
+    opened.run.config.update(estimator="cohort", schedule="cosine")
+    card = model_card(opened, "folder")
     assert "Forward passes only: " in card
-
-
-def test_the_card_of_a_run_with_exact_scalars_does_not_say_forward_passes_only(whole):
-    tuned = open_tuned(read_run(whole.path))
-    tuned.run.config.update(estimator="exact", schedule="cosine")
-    card = model_card(tuned, "folder")
-    assert "Forward passes only" not in card
-    assert "exact derivatives along" in card
     assert "at its highest (cosine schedule)" in card
 
 
 def test_an_export_takes_no_folders_place_and_leaves_nothing_half_written(whole, exported, tmp_path, monkeypatch):
     with pytest.raises(InvalidInputError, match="exists already"):
         export_run(whole, exported)
-    monkeypatch.setattr(type(open_tuned(whole).tokenizer), "save_pretrained", _full_disk)
+    monkeypatch.setattr(type(open_model(whole).tokenizer), "save_pretrained", _full_disk)
     with pytest.raises(OSError, match="No space left"):
         export_run(whole, tmp_path / "export")
     assert list(tmp_path.iterdir()) == []
@@ -321,7 +249,7 @@ def writing(tiny_opt_folder, tmp_path_factory) -> Run:
 def test_written_answers_are_the_models_own_greedy_ones(writing):
     answers = predict(writing, ["the acting was fine", "a dull film"], base=True)
     assert list(answers.table()) == ["question", "prediction", "base_prediction"]
-    tokenizer, prompt = open_tuned(writing).tokenizer, task_of(writing).prompt
+    tokenizer, prompt = open_model(writing).tokenizer, writing.task.prompt
     for text, written in zip(answers.frame["question"], answers.after, strict=True):
         ids = tokenizer(prompt.format(question=text), return_tensors="pt")["input_ids"]
         own = replay(writing.path).network.model.generate(

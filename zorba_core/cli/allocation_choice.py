@@ -113,7 +113,7 @@ class AllocationChoice(Checked):
                 )
             budget_N = np.full(clients or DEFAULT_CLIENTS, self.blocks_per_client, np.int64)
             return budget_N, {"budgets": budget_N}
-        workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len, dtype=settings.dtype)
+        workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
         fleet = self.fleet
         chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
         if named and fleet and not {*named} & {*chosen.names}:

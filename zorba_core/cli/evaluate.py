@@ -31,7 +31,8 @@ def evaluate(
     """Evaluate the fine-tuned model of the run RUN: accuracy with its interval, F1, confusion, calibration, clients."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.runs.use import evaluate_run, finished_run
+    from zorba_core.runs import finished_run
+    from zorba_core.runs.evaluate import evaluate_run
 
     if data is None and (label is not None or client is not None):
         raise InvalidInputError("--label and --client name columns of --data; give it too")

@@ -14,12 +14,12 @@ def export(
     run: str = RUN,
     to: Path = typer.Option(..., help="A new folder for model, tokenizer and model card."),
     model: str | None = BASE_MODEL,
-    adapter: bool = typer.Option(False, "--adapter", help="Of a run with --train lora: the adapters alone, for PEFT."),
+    adapter: bool = typer.Option(False, "--adapter", help="Of a run with --lora-rank: the adapters alone, for PEFT."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Export the fine-tuned model of the run RUN in Hugging Face format, with a model card of measured facts."""
-    from zorba_core.runs.use.export import CARD, export_run
-    from zorba_core.runs.use.tuned_model import finished_run
+    from zorba_core.runs import finished_run
+    from zorba_core.runs.export import CARD, export_run
 
     opened = finished_run(run)
     folder = export_run(opened, to, model=model, adapter=adapter)

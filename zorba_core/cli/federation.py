@@ -39,15 +39,11 @@ _TRAINED_WITH = (
     "lr",
     "schedule",
     "direction",
-    "train",
     "lora_rank",
-    "lora_alpha",
-    "lora_targets",
     "estimator",
     "participation",
     "eval_every",
     "eval_rows",
-    "dtype",
 )
 _NODES = "nodes.json"
 DEFAULT_SEATS = 4
@@ -66,7 +62,7 @@ def up(
     settings: Settings = options_of(
         Settings,
         *_TRAINED_WITH,
-        defaults={"rounds": 20, "eval_every": 5},
+        defaults={"rounds": 20, "eval_every": 5, "estimator": "cohort"},
     ),
     serving: dict[str, Any] = options_of(
         ServerSettings,
@@ -101,9 +97,9 @@ def up(
     from zorba_core.federation.flower.simulation import simulate
     from zorba_core.federation.local_files import share_out
     from zorba_core.federation.request import check_config, configs_of, request_config
-    from zorba_core.runs import read_request
-    from zorba_core.runs.folder import check_name
-    from zorba_core.runs.resume import check_unfinished
+    from zorba_core.runs import read_run
+    from zorba_core.runs.run import check_name
+    from zorba_core.runs.train import check_unfinished
 
     for written in (output["runs_folder"], *([] if folder is None else [folder])):
         check_folder(written)
@@ -113,7 +109,7 @@ def up(
         raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
     task = None
     if resume is not None:
-        request = read_request(resume)
+        request = read_run(resume)
         config, server = configs_of(request.path, request.config)
     else:
         config, server, task = _configs(task_options, settings, clients, {**serving, "aggregation": aggregation})
@@ -128,7 +124,7 @@ def up(
         return
     before = _nodes_before(folder, config) if resume is not None else None
     if before is None or blocks or vram_gib:
-        from zorba_core.runs.session import read_spec
+        from zorba_core.runs.load import read_spec
 
         needed = None if method_facts(config.settings.method).allocates else read_spec(config.model).num_blocks
         capacities = _nodes(config.num_clients, blocks, vram_gib, needed)

@@ -13,7 +13,7 @@ from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError, name_some
 
 if TYPE_CHECKING:
-    from zorba_core.runs.use.predicting import Predictions, WrittenAnswers
+    from zorba_core.runs.predict import Predictions, WrittenAnswers
 
 RUN = typer.Argument(..., help="The run's folder, or its name in artifacts/runs.")
 BASE_MODEL = typer.Option(None, "--model", help="Where the base model lies now; default: where the run's config says.")
@@ -47,11 +47,11 @@ def predict(
 
 
 def _predict_texts(run: str, text: list[str], model: str | None, as_json: bool) -> None:
-    from zorba_core.runs.run_task import task_of
-    from zorba_core.runs.use import finished_run, predict
+    from zorba_core.runs import finished_run
+    from zorba_core.runs.predict import predict
 
     opened = finished_run(run)
-    rows = rows_of(text, task_of(opened).text_columns)
+    rows = rows_of(text, opened.task.text_columns)
     predictions = predict(opened, rows, base=True, model=model)
     answers = [_answer(predictions, row) for row in range(len(predictions.frame))]
     result: dict[str, Any] = {"run": str(opened.path), "predictions": answers}
@@ -100,15 +100,15 @@ def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]
 def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
     from zorba_core.data.tables import check_output, read_table, write_table
     from zorba_core.data.task import TableRows
-    from zorba_core.runs.run_task import task_of
-    from zorba_core.runs.use import finished_run, predict
+    from zorba_core.runs import finished_run
+    from zorba_core.runs.predict import predict
 
     check_output(out)
     opened = finished_run(run)
-    encoding = getattr(task_of(opened).rows, "encoding", "utf-8")
+    encoding = getattr(opened.task.rows, "encoding", "utf-8")
     table = read_table(file, encoding)
     prefixes = ("", "base_") if base else ("",)
-    names = ("prediction",) if task_of(opened).kind == "text" else ("prediction", "probability")
+    names = ("prediction",) if opened.task.kind == "text" else ("prediction", "probability")
     taken = {f"{prefix}{name}" for prefix in prefixes for name in names} & {*table.columns}
     if taken:
         raise InvalidInputError(f"{file}: it has a column {min(taken)!r} already; rename or remove it")

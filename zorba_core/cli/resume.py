@@ -1,4 +1,4 @@
-"""``zorba resume`` and ``zorba replay``: resume a run, or rebuild the model of any round, from its trajectory."""
+"""``zorba resume`` and ``zorba replay``: resume a run, or rebuild the model of any round, from its log."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ _MODEL = typer.Option(None, help="Where the base model lies now; default: where 
 
 
 def resume(
-    run: Path = typer.Argument(..., help="The run's folder."),
+    run: str = typer.Argument(..., help="The run's folder, or its name in artifacts/runs."),
     model: str | None = _MODEL,
     data: str | None = typer.Option(None, help="Where your own rows lie now; default: where the run's config says."),
     test: str | None = typer.Option(None, help="Where your own test rows lie now."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
-    from zorba_core.cli.train import fail_if_interrupted, summary_lines, supervised
-    from zorba_core.runs import resume as resuming
+    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an undisturbed one."""
+    from zorba_core.cli.train import summary_lines, supervised
+    from zorba_core.runs import read_run
     from zorba_core.study.comparison import metric_of
 
-    request = resuming.read_request(run)
+    unfinished = read_run(run)
     done = supervised(
-        resuming.settings_of(request).rounds,
-        lambda callbacks: resuming.resume(
-            run,
+        unfinished.settings.rounds,
+        lambda callbacks: unfinished.resume(
             model=model,
             data=data,
             test=test,
             callbacks=callbacks,
             notice=lambda line: typer.echo(line, err=True),
         ),
-        metric_of(request),
+        metric_of(unfinished),
     )
     emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
-    fail_if_interrupted(done)
 
 
 def replay(
-    run: Path = typer.Argument(..., help="The run's folder; it may still be in progress."),
+    run: str = typer.Argument(..., help="The run's folder; it may still be in progress."),
     round_index: int | None = typer.Option(None, "--round", help="Rounds to replay, 0 is the base; default: all."),
     save: Path | None = typer.Option(None, help="A new folder for the model, in Hugging Face format."),
     model: str | None = _MODEL,
@@ -51,14 +49,20 @@ def replay(
     """Rebuild the model of any round of the run in folder RUN, from the base model and its log; no data is needed."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.runs.resume import replay as rebuild
+    from zorba_core.files import atomic_folder, check_new_folder
+    from zorba_core.runs.export import save_model
+    from zorba_core.runs.replay import replay as rebuild
 
     if round_index is not None and round_index < 0:
         raise InvalidInputError(f"--round is {round_index}; it must be at least 0")
+    if save is not None:
+        check_new_folder(save)
     transformers_logging.disable_progress_bar()
-    rebuilt = rebuild(
-        run, round_index=round_index, model=model, save=save, notice=lambda line: typer.echo(line, err=True)
-    )
+    rebuilt = rebuild(run, round_index, model=model, notice=lambda line: typer.echo(line, err=True))
+    if save is not None:
+        with atomic_folder(save) as folder:
+            save_model(rebuilt.network, folder)
+            rebuilt.tokenizer.save_pretrained(folder)
     result = {
         "run": str(run),
         "round": rebuilt.round,

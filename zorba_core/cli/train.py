@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import Field, field_validator
@@ -21,13 +21,11 @@ from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import DEFAULT_FOLDER, Run
-from zorba_core.runs.folder import check_name
-from zorba_core.runs.next_step import next_step
-from zorba_core.runs.threads import check_threads
+from zorba_core.runs.run import check_name
 from zorba_core.vram import GIB
 
 if TYPE_CHECKING:
-    from zorba_core.engine.callbacks import Callback
+    from zorba_core.runs.train import Callback
 
 
 class TaskOptions(Checked):
@@ -113,8 +111,8 @@ class FolderOptions(Checked):
     """Where the run's folder is made."""
     name: str | None = None
     """First part of its name; default <dataset>-<model>."""
-    save_model: bool = False
-    """Also write the fine-tuned model to <run>/model."""
+    threads: int = Field(1, ge=1, le=1024)
+    """CPU threads. More are slower for a small model."""
     force: bool = False
     """Train also with settings that are found unable to learn."""
 
@@ -127,9 +125,8 @@ class FolderOptions(Checked):
 _FIRST, _MODEL, _RUN = "What most people need", "Model", "Run"
 _ELSEWHERE = {
     **dict.fromkeys(("data", "label", "model", "clients", "rounds", "lr"), _FIRST),
-    **dict.fromkeys(("seq_len", "train", "lora_rank", "lora_alpha", "lora_targets", "adapter"), _MODEL),
-    **dict.fromkeys(("dtype", "precision"), _MODEL),
-    **dict.fromkeys(("device", "threads", "seed", "eval_every", "eval_rows", "target", "stop_at_target"), _RUN),
+    **dict.fromkeys(("seq_len", "lora_rank", "precision"), _MODEL),
+    **dict.fromkeys(("device", "seed", "eval_every", "eval_rows", "target"), _RUN),
 }
 
 
@@ -143,10 +140,10 @@ def train(
     """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone; or by
     one of the methods that the paper compares with.
 
-    Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
+    Ctrl-C ends the run after the round at hand and exits with status 1; zorba resume continues it.
     """
-    check_threads(settings.threads)
-    from zorba_core.runs.session import fine_tune, read_spec
+    from zorba_core.runs.load import read_spec
+    from zorba_core.runs.train import fine_tune
 
     chosen_task = task.task()  # before anything slow
     chosen, origin = choice.allocation_for(read_spec(task.model), settings, named_clients(chosen_task, task.division))
@@ -169,7 +166,6 @@ def train(
         METRIC_TITLES[chosen_task.counted],
     )
     emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
-    fail_if_interrupted(run)
 
 
 def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
@@ -194,20 +190,9 @@ def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: s
         progress.close()
 
 
-def fail_if_interrupted(run: Run) -> None:
-    """Exit status 1 for a run that Ctrl-C ended, and what to do."""
-    if run.summary["stopped_by"] != "interrupt":
-        return
-    raise RunError(
-        f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}; "
-        f"resume with: zorba resume {run.path}"
-    )
-
-
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment.get("data", {})
     sent = summary["communication"]
-    reached = summary["rounds_to_target"]
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data.get("note") else ""
@@ -218,7 +203,6 @@ def summary_lines(run: Run) -> list[str]:
             f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
             f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
         ),
-        (f"target {summary['target']:.2f}", "not reached" if reached is None else f"reached in round {reached}"),
         (
             "allocation",
             f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
@@ -229,7 +213,7 @@ def summary_lines(run: Run) -> list[str]:
             "memory of the largest client",
             f"{summary['memory']['psi_bytes'] / GIB:.3f} GiB by the paper's model",
         ),
-        ("computed", f"{summary['forward_passes']} forward{backward} of one client's batch"),
+        ("computed", f"{summary['forward_passes']} forward{backward} of one client's batch{_by_clients(summary)}"),
         (
             "sent, numbers needed",
             f"{sent['up']['needed']:,} up, {sent['down']['needed']:,} down ({sent['form']}); "
@@ -237,8 +221,10 @@ def summary_lines(run: Run) -> list[str]:
         ),
         ("run", str(run.path)),
     ]
-    if (advice := next_step(run)) is not None:
-        rows.insert(-1, ("next", advice))
+    if summary["target"] is not None:
+        reached = summary["rounds_to_target"]
+        what = "not reached" if reached is None else f"reached in round {reached}"
+        rows.insert(1, (f"target {summary['target']:.2f}", what))
     if by_client:
         rows.insert(3, ("refused for a round", f"{sum(by_client.values())} reports of {len(by_client)} clients"))
     width = max(33, *(len(what) + 1 for what, _ in rows))
@@ -249,3 +235,10 @@ def summary_lines(run: Run) -> list[str]:
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
         *(f"  {what:<{width}}{value}" for what, value in rows),
     ]
+
+
+def _by_clients(summary: dict[str, Any]) -> str:
+    """What real clients would compute in place of a simulation's backward passes."""
+    if not summary["client_forward_passes"] or not summary["backward_passes"]:
+        return ""
+    return f"; real clients: {summary['client_forward_passes']:,} forward passes and no backward pass"

@@ -11,7 +11,6 @@ from zorba_core.cli.train import TaskOptions
 from zorba_core.data.divide import division_of, named_clients
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.threads import check_threads
 
 
 def tune(
@@ -24,7 +23,6 @@ def tune(
             "eval_every",
             "eval_rows",
             "target",
-            "stop_at_target",
             "precision",
         ),
     ),
@@ -38,12 +36,11 @@ def tune(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Find a learning rate by its loss at the end of trials, on rows held out from the clients. No run is written."""
-    check_threads(settings.threads)
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.data.encode import with_label_words
     from zorba_core.engine.loop import check_fit
-    from zorba_core.runs.session import divide_rows, open_network, read_spec, use_threads
+    from zorba_core.runs.load import federated_rows, open_network, read_spec, use_threads
     from zorba_core.runs.token_range import check_tokens
     from zorba_core.runs.tuning import tune as find_rate
 
@@ -53,10 +50,12 @@ def tune(
     clients = named_clients(task, task_options.division)
     chosen, _ = choice.allocation_for(read_spec(task_options.model), settings, clients)
     transformers_logging.disable_progress_bar()
-    with use_threads(settings.threads):
-        network, tokenizer = open_network(task, task_options.model, words, settings)
+    with use_threads(1):
+        network, tokenizer = open_network(task, task_options.model, settings)
         division = division_of(task, task_options.division)
-        rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings, division)
+        rows, _ = federated_rows(
+            task, tokenizer, chosen.num_clients, settings, alpha=task_options.alpha, division=division
+        )
         check_fit(network, chosen, rows, settings)
         check_tokens(network, tokenizer, rows.train, rows.evaluation)
         tuning = find_rate(

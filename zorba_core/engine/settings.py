@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -13,17 +13,8 @@ from zorba_core.engine.lora import Lora
 from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    import torch
-
-DTYPES = {
-    "float32": "weights and arithmetic in 32 bits",
-    "float64": "in 64, for comparisons",
-}
-TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside them (LoRA)"}
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
-_LORA_RANK = 8
 MAX_SEEDS = 2**20  # no product of this and the other limits overflows
 
 
@@ -52,20 +43,12 @@ class Settings(Checked):
     """Rows of each client in a round, B."""
     seq_len: int = Field(64, ge=1, le=10**6)
     """Longest prompt in tokens, L."""
-    train: Annotated[str, OneOf(lambda: TRAINED)] = "blocks"
-    """What is trained. {choices}."""
-    lora_rank: int = Field(_LORA_RANK, ge=1, le=MAX_RANK)
-    """Rank of the adapters of --train lora."""
-    lora_alpha: float | None = Field(None, gt=0, le=10**6)
-    """Their weight is alpha / rank; default: twice the rank."""
-    lora_targets: str = ""
-    """Linear layers with an adapter, such as q_proj,v_proj, or all; default: those of queries and values."""
-    adapter: str = ""
-    """Folder of saved adapters to begin from; default: new ones, which change nothing yet."""
+    lora_rank: int = Field(0, ge=0, le=MAX_RANK)
+    """Train LoRA adapters of this rank in place of the blocks' weights; 0: the blocks."""
     direction: Annotated[str, OneOf(DIRECTIONS.meanings)] = "gaussian"
     """{choices}."""
-    estimator: Annotated[str, OneOf(ESTIMATORS.meanings)] = "cohort"
-    """How scalars are computed. {choices}."""
+    estimator: Annotated[str | None, OneOf(ESTIMATORS.meanings)] = Field(None, validate_default=True)
+    """How a simulation computes scalars; default: exact, for fedit cohort. {choices}."""
     inactive: Literal["frozen", "dropped"] = "frozen"
     """Blocks a client does not activate: frozen, or dropped (zero)."""
     participation: float = Field(1.0, gt=0, le=1)
@@ -76,19 +59,12 @@ class Settings(Checked):
     """Rounds between evaluations. The last round is always evaluated."""
     eval_rows: int | None = Field(None, ge=1, le=10**9)
     """Evaluate on that many fixed random rows; default: all."""
-    target: float | None = Field(0.75, gt=0, le=1)
-    """Accuracy whose first reaching is recorded."""
-    stop_at_target: bool = False
-    """End at the first evaluation that reaches it."""
-    dtype: Annotated[str, OneOf(lambda: DTYPES)] = "float32"
-    """{choices}."""
+    target: float | None = Field(None, gt=0, le=1)
+    """Stop at the first evaluation with this accuracy."""
     precision: Literal["highest", "bf16", "tf32"] = "highest"
     """Of matrix products: highest, bf16, or tf32 (cuda)."""
     device: Literal["cpu", "cuda"] = "cpu"
     """{choices}."""
-    # Two threads on a busy two-core machine were 40 times slower for a small model.
-    threads: int = Field(1, ge=1, le=1024)
-    """CPU threads. More are slower for a small model."""
 
     @field_validator("directions")
     @classmethod
@@ -97,6 +73,14 @@ class Settings(Checked):
         if directions is None and "method" in info.data:
             return method_facts(info.data["method"]).default_directions
         return directions
+
+    @field_validator("estimator")
+    @classmethod
+    def _fastest(cls, estimator: str | None, info: ValidationInfo) -> str | None:
+        """The fastest that is right where none is given."""
+        if estimator is None and "method" in info.data:
+            return "cohort" if method_facts(info.data["method"]).first_order else "exact"
+        return estimator
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -111,27 +95,14 @@ class Settings(Checked):
             )
         if not facts.first_order and self.directions < 1:
             raise InvalidInputError(f"directions is {self.directions}; it must be at least 1")
-        of_adapters = (self.lora_rank, self.lora_alpha, self.lora_targets, self.adapter)
-        if self.train != "lora" and of_adapters != (_LORA_RANK, None, "", ""):
-            raise InvalidInputError(
-                "lora_rank, lora_alpha, lora_targets and adapter are about adapters, and the blocks' own weights are "
-                "trained; leave them out, or use train lora"
-            )
         if self.directions > self.num_seeds:
             raise InvalidInputError(
                 f"directions is {self.directions} and num_seeds {self.num_seeds}: a round draws its "
                 "directions from the shared seeds without repeats; give more seeds or fewer directions"
             )
-        if self.stop_at_target and self.target is None:
-            raise InvalidInputError("stop_at_target needs a target accuracy; give one")
         if self.precision == "tf32" and self.device != "cuda":
             raise InvalidInputError(
                 f"precision is 'tf32', which CUDA devices have, and device is {self.device!r}; use bf16"
-            )
-        if self.precision != "highest" and self.dtype == "float64":
-            raise InvalidInputError(
-                f"precision is {self.precision!r}, which rounds float32 products, and dtype is {self.dtype!r}; "
-                "leave one of them out"
             )
         if self.device == "cuda":
             self._check_device()
@@ -149,21 +120,8 @@ class Settings(Checked):
 
     @property
     def lora(self) -> Lora | None:
-        """The adapters that are trained, if any."""
-        if self.train != "lora":
-            return None
-        targets = tuple(target.strip() for target in self.lora_targets.split(",") if target.strip())
-        return Lora(self.lora_rank, self.lora_alpha or 2.0 * self.lora_rank, targets)
-
-    def without_adapters(self) -> Settings:
-        """The same settings for a model whose adapters are merged."""
-        return self.replace(train="blocks", lora_rank=_LORA_RANK, lora_alpha=None, lora_targets="", adapter="")
+        """The adapters that are trained, if any, with alpha twice the rank."""
+        return Lora(self.lora_rank, 2.0 * self.lora_rank) if self.lora_rank else None
 
     def evaluates_after(self, round_index: int) -> bool:
         return round_index % self.eval_every == 0 or round_index == self.rounds
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        import torch
-
-        return getattr(torch, self.dtype)

@@ -96,8 +96,8 @@ class Client:
         self._replica, self._run, self._config = None, NO_RUN, config
         if own.model is None and config.model not in BUNDLED:
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
-        local = with_local(config, own.device, own.threads)
-        replica = self._open(local, own.model)
+        local = with_local(config, own.device)
+        replica = self._open(local, own.model, own.threads)
         self._rows = store.rows(run, own.seat) if store is not None else None
         if self._rows is None:
             self._rows = open_rows(local, own.seat, replica, own.rows)

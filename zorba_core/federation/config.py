@@ -93,13 +93,13 @@ def read_config(text: str) -> RunConfig:
         raise MessageError(f"hello: its config cannot be used: {first_line(error)[:200]}") from None
 
 
-def with_local(config: RunConfig, device: str, threads: int) -> RunConfig:
+def with_local(config: RunConfig, device: str) -> RunConfig:
     """The same run on this machine's device. The fingerprint of the run is that of the config as it was sent.
 
     Raises:
         InvalidInputError: the run's settings cannot be had on that device.
     """
-    local = config.settings.replace(device=device, threads=threads)
+    local = config.settings.replace(device=device)
     return config.replace(settings=local)
 
 

@@ -148,7 +148,6 @@ class Membership:
             workload = Workload(
                 batch_size=self.config.settings.batch_size,
                 seq_len=self.config.settings.seq_len,
-                dtype=self.config.settings.dtype,
             )
             try:
                 budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])

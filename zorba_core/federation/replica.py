@@ -23,22 +23,25 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
-from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
+from zorba_core.engine.round import FederatedRows, RoundContext
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.local_files import local_rows
 from zorba_core.federation.messages import Aggregate, MessageError, RoundAnswer, RoundTask
-from zorba_core.runs.session import open_network, use_threads
+from zorba_core.runs.load import open_network, use_threads
 from zorba_core.runs.token_range import check_tokens
 
 
 class Replica:
     """The model as a client holds it after ``round`` rounds."""
 
-    def __init__(self, network: Blocks, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> None:
+    def __init__(
+        self, network: Blocks, tokenizer: PreTrainedTokenizerBase, settings: Settings, threads: int = 1
+    ) -> None:
         """``network`` holds the base model."""
+        self.threads = threads
         self.network, self.tokenizer, self.settings, self.round = network, tokenizer, settings, 0
         self.base_sha256 = network.weights_sha256()
         self.directions = directions_of(network, settings)
@@ -61,7 +64,7 @@ class Replica:
                     f"averages are for {average.rho_bar_MQ.shape[0]} blocks, the model has {self.network.num_blocks}"
                 )
         for average in new:
-            with use_threads(self.settings.threads):
+            with use_threads(self.threads):
                 update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self.directions, average.lr)
             self.round = average.round
 
@@ -82,14 +85,17 @@ class Replica:
         A_MN, asked_N = np.zeros((self.network.num_blocks, clients), dtype=bool), np.zeros(clients, dtype=bool)
         A_MN[list(task.blocks), seat] = asked_N[seat] = True
         context = RoundContext(
-            RoundPlan(task.round, task.seeds_Q, asked_N),
+            task.round,
+            0.0,  # a client reports and does not step
+            task.seeds_Q,
+            asked_N,
             self.network,
             A_MN,
             FederatedRows(rows, {seat: np.arange(len(rows))}, rows),
             self.settings,
             self.directions,
         )
-        with use_threads(self.settings.threads):
+        with use_threads(self.threads):
             reports = method_of(self.settings).report(context)
         return RoundAnswer(
             task.run, seat, task.round, reports.rho_NQ[seat], float(reports.loss_N[seat]), reports.forward_passes
@@ -99,7 +105,7 @@ class Replica:
         return self.network.weights_sha256()
 
 
-def open_replica(config: RunConfig, model: str | None = None) -> Replica:
+def open_replica(config: RunConfig, model: str | None = None, threads: int = 1) -> Replica:
     """The replica at round 0, which is the same for every client.
 
     Args:
@@ -108,11 +114,10 @@ def open_replica(config: RunConfig, model: str | None = None) -> Replica:
     Raises:
         InvalidInputError, MissingDataError: the model is missing or does not fit.
     """
-    with use_threads(config.settings.threads):
-        network, tokenizer = open_network(
-            config.described_task(), model or config.model, config.label_words, config.settings
-        )
-        return Replica(network, tokenizer, config.settings)
+    task = with_label_words(config.described_task(), config.label_words or None)
+    with use_threads(threads):
+        network, tokenizer = open_network(task, model or config.model, config.settings)
+        return Replica(network, tokenizer, config.settings, threads)
 
 
 def open_rows(config: RunConfig, seat: int, replica: Replica, rows: str | None = None) -> Rows:

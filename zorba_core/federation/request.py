@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import Allocation
-from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.files import to_json
-from zorba_core.runs import folder as runs
-from zorba_core.runs.resume import settings_of
+from zorba_core.runs.log import CONFIG
+from zorba_core.runs.run import settings_of
+from zorba_core.runs.train import allocation_config
 
 
 def check_config(config: RunConfig, settings: ServerSettings) -> None:
@@ -35,8 +35,6 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
             f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
             "clients take forward passes alone; use cohort or reference"
         )
-    if config.settings.adapter:
-        raise InvalidInputError("a federation begins from the base model and shares no adapters; leave adapter out")
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
     if config.task and not settings.evaluate_on:
@@ -53,10 +51,9 @@ def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any
         "label_words": list(config.label_words),
         "num_clients": config.num_clients,
         "alpha": config.alpha,
-        **({} if config.division == DIRICHLET else {"division": config.division}),
+        "division": config.division,
         **({"task": json.loads(config.task)} if config.task else {}),
         **config.settings.model_dump(),
-        "save_model": False,
         "federation": settings.model_dump(),
     }
 
@@ -66,11 +63,7 @@ def folder_config(config: RunConfig, settings: ServerSettings, allocation: Alloc
     return {
         **request_config(config, settings),
         "num_blocks": allocation.num_blocks,
-        "allocation": {
-            "solver": settings.solver,
-            "total_blocks": allocation.total_blocks,
-            "sha256": allocation_sha256(allocation),
-        },
+        "allocation": allocation_config(allocation, {"solver": settings.solver}),
     }
 
 
@@ -85,12 +78,12 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
     try:
         config = RunConfig(
             **{name: value[name] for name in ("dataset", "model", "label_words", "num_clients", "alpha")},
-            settings=settings_of(runs.Request(path, value, {}, None)),
+            settings=settings_of(value, path),
             division=value.get("division", DIRICHLET),
             task=to_json(value["task"]) if "task" in value else "",
         )
         return config, ServerSettings(**value["federation"])
     except KeyError as error:
-        raise InvalidInputError(f"{path / runs.CONFIG}: {error} is missing") from None
+        raise InvalidInputError(f"{path / CONFIG}: {error} is missing") from None
     except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidInputError(f"{path / runs.CONFIG}: no federated run's config: {first_line(error)}") from None
+        raise InvalidInputError(f"{path / CONFIG}: no federated run's config: {first_line(error)}") from None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.rounds import RoundResult
+from zorba_core.engine.round import Round
 from zorba_core.errors import RunError
 from zorba_core.federation.fleet import Address
 from zorba_core.federation.membership import Incoming, Outgoing
@@ -72,9 +73,16 @@ class FederatedRounds:
     ``next_round`` raises RunError when nobody gave a usable answer for a long time.
     """
 
-    def __init__(self, server: Server, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        server: Server,
+        transport: Transport,
+        events: Callable[[], tuple[dict[str, Any], ...]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``events`` gives what happened to the clients since it was last called."""
         self.settings, self.network = server.config.settings, server.network
-        self._server, self._transport, self._clock = server, transport, clock
+        self._server, self._transport, self._events, self._clock = server, transport, events, clock
         self._void, self._usable_at = 0, clock()
 
     @property
@@ -85,11 +93,11 @@ class FederatedRounds:
     def allocation(self) -> Allocation:
         return self._server.plan.allocation
 
-    def next_round(self) -> RoundResult | None:
+    def next_round(self) -> Round | None:
         result = _round(self._server, self._transport)
         if result is not None:
             self._void, self._usable_at = 0, self._clock()
-            return result
+            return replace(result, events=self._events())
         self._void += 1
         if self._void >= _MOST_VOID and self._clock() - self._usable_at > self._server.settings.start_timeout:
             raise RunError(
@@ -119,7 +127,7 @@ def bring_together(server: Server, transport: Transport) -> dict[int, Standing]:
     return standing
 
 
-def _round(server: Server, transport: Transport) -> RoundResult | None:
+def _round(server: Server, transport: Transport) -> Round | None:
     present = transport.present()
     server.keep_present(present)
     if not server.members:

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import init, plan_round
+from zorba_core.engine.loop import TrainState, init, plan_round
 from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
-from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
-from zorba_core.engine.schedule import lr_of_round
+from zorba_core.engine.round import Round, lr_of_round
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Member, Plan
@@ -42,6 +42,14 @@ from zorba_core.federation.messages import (
     Standing,
 )
 from zorba_core.federation.robust import aggregate
+
+
+class RoundPlan(NamedTuple):
+    """A round as it is sent out."""
+
+    round: int
+    seeds_Q: np.ndarray  # uint32
+    asked_N: np.ndarray  # bool; the members whose scalars are asked for
 
 
 class Server(Membership):
@@ -68,12 +76,13 @@ class Server(Membership):
     # -- a round -------------------------------------------------------------------------------------------------------
 
     def begin_round(self) -> tuple[RoundPlan, list[Outgoing]]:
-        """The round's plan, and the message to each client that takes part. Those far behind get averages instead."""
-        drawn = plan_round(self._state, self.members.num_seats, self.config.settings)
+        """The round as it is planned, and the message to each client that takes part. A client that is far behind gets
+        averages and no round."""
+        t, seeds_Q, asked_N = plan_round(self._state, self.members.num_seats, self.config.settings)
         ready_N, outgoing = np.zeros(self.members.num_seats, dtype=bool), []
         blocks_N = self.plan.allocation.blocks_per_client
         members = [member for member in self.members if blocks_N[member.seat]]
-        recipients = [member for member in members if drawn.asked_N[member.seat]] or members
+        recipients = [member for member in members if asked_N[member.seat]] or members
         self._catching_up = {}
         for member in recipients:
             missing = self._missing(member)
@@ -82,11 +91,11 @@ class Server(Membership):
                 self._catching_up[member.address] = member.round
                 continue
             ready_N[member.seat] = True
-            task = RoundTask(self.run, drawn.round, drawn.seeds_Q, tuple(blocks_N[member.seat]), missing)
+            task = RoundTask(self.run, t, seeds_Q, tuple(blocks_N[member.seat]), missing)
             outgoing.append(Outgoing(member.address, TRAIN, messages.encode(task)))
-        return replace(drawn, asked_N=ready_N), outgoing
+        return RoundPlan(t, seeds_Q, ready_N), outgoing
 
-    def conclude_round(self, plan: RoundPlan, incoming: Sequence[Incoming]) -> RoundResult | None:
+    def conclude_round(self, plan: RoundPlan, incoming: Sequence[Incoming]) -> Round | None:
         """Judge the answers, average and update. None when no answer could be used: the weights are as before, and the
         same round can be tried again."""
         settings, num_seats = self.config.settings, self.members.num_seats
@@ -121,17 +130,17 @@ class Server(Membership):
         self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
         self.averages.append(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, lr))
         own = np.array_equal(A_MN, self.run_allocation.A_MN)
-        return RoundResult(
+        return Round(
             plan.round,
+            lr,
             plan.seeds_Q,
-            rho_NQ,
+            np.where(reported_N[:, None], rho_NQ, 0.0),
             status_N,
+            np.where(reported_N, loss_N, 0.0),
             rho_bar_MQ,
-            loss_N,
+            method_state,
+            None if own else A_MN,
             forward_passes,
-            method_state=method_state,
-            log_update=True,
-            A_MN=None if own else A_MN,
         )
 
     def _take_answer(

@@ -1,7 +1,7 @@
 """The server's part of a federated run, from a request to a finished run folder; also resuming one.
 
 The folder is that of any run (``zorba_core.runs``): it can be listed, plotted and replayed. What is particular to a
-federation is in the log's notes: plans, joins, leaves and refusals, with client and reason.
+federation is in the rounds' events: plans, joins, leaves and refusals, with client and reason.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from typing import Any
 from zorba_core.allocation import Allocation
 from zorba_core.data.encode import with_label_words
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.records import RoundEntry
-from zorba_core.engine.rounds import FederatedRows
+from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, printable
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -28,18 +26,15 @@ from zorba_core.federation.messages import Aggregate
 from zorba_core.federation.request import check_config, configs_of, folder_config
 from zorba_core.federation.rounds import FederatedRounds, Transport, bring_together, gather
 from zorba_core.federation.server import Server
-from zorba_core.runs import Run, read_request, read_run
-from zorba_core.runs import folder as runs
-from zorba_core.runs.complete import Earlier, complete_run
+from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.models import warned_when_accepted
+from zorba_core.runs.load import check_rows, evaluation_rows, open_network, use_threads, with_data
+from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.replaying import replay_rounds
-from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, open_log, reopen
-from zorba_core.runs.run_task import with_data
-from zorba_core.runs.session import evaluation_rows, open_network, use_threads
+from zorba_core.runs.replay import replay_rounds
+from zorba_core.runs.run import SUMMARY, check_name
 from zorba_core.runs.token_range import check_tokens
-from zorba_core.runs.writer import RunWriter, check_name
+from zorba_core.runs.train import Callback, check_unfinished, complete, new_folder
 
 Notice = Callable[[str], None]
 _TOKEN = "federation_token"
@@ -56,11 +51,10 @@ class ServerParts:
 
 
 class NoteBook:
-    """Writes notes to the log, keeps those made before the log exists, and shows each in one line to the user."""
+    """Collects what happens to the clients for the next round's record, and shows it in one line to the user."""
 
     def __init__(self, tell: Notice) -> None:
-        self._waiting: list[tuple[str, dict[str, Any]]] = []
-        self._writer: RunWriter | None = None
+        self._events: list[dict[str, Any]] = []
         self._tell = tell
 
     def __call__(self, what: str, content: dict[str, Any]) -> None:
@@ -68,16 +62,12 @@ class NoteBook:
             shown = {name: value for name, value in content.items() if name != "blocks_per_client"}
             words = ", ".join(f"{name} {value}" for name, value in shown.items() if value not in ("", None))
             self._tell(printable(f"{what}: {words}"))  # a client's words may be made for a terminal
-        if self._writer is None:
-            self._waiting.append((what, content))
-        else:
-            self._writer.note(what, content)
+        self._events.append({"what": what, **content})
 
-    def open(self, writer: RunWriter) -> None:
-        self._writer = writer
-        for what, content in self._waiting:
-            writer.note(what, content)
-        self._waiting.clear()
+    def take(self) -> tuple[dict[str, Any], ...]:
+        """The events since the last call."""
+        events, self._events = tuple(self._events), []
+        return events
 
 
 def serve(
@@ -85,7 +75,7 @@ def serve(
     settings: ServerSettings,
     transport: Transport,
     *,
-    runs_folder: str | os.PathLike[str] = runs.DEFAULT_FOLDER,
+    runs_folder: str | os.PathLike[str] = DEFAULT_FOLDER,
     name: str | None = None,
     callbacks: Sequence[Callback] = (),
     tell: Notice = lambda line: None,
@@ -108,18 +98,10 @@ def serve(
     server = Server(config, settings, parts.network, notes)
     gather(server, transport)
     server.replan()
-    writer = RunWriter(
-        runs_folder,
-        name,
-        folder_config(config, settings, server.plan.allocation),
-        parts.environment,
-        server.plan.allocation,
-    )
-    try:
-        notes.open(writer)
-        return _complete(writer, server, transport, parts, callbacks, Earlier())
-    finally:
-        writer.close()
+    path = new_folder(runs_folder, name, folder_config(config, settings, server.plan.allocation), parts.environment)
+    with Log(path) as log:
+        _complete(path, log, server, transport, parts, notes, callbacks)
+    return Run.read(path)
 
 
 def resume(
@@ -136,43 +118,32 @@ def resume(
             that is not its own.
         RunError: as :func:`serve`.
     """
-    request = read_request(run)
-    config, settings = configs_of(request.path, request.config)
-    check_unfinished(request)
-    config = config.replace(token=str(request.environment.get(_TOKEN, "")))
-    log = open_log(request)
-    try:
-        trajectory = log.trajectory
-        with warned_when_accepted():
-            parts = open_server(config, force=True, evaluate_on=settings.evaluate_on)
-            check_log(request, trajectory)
-            check_base(request, parts.network, config.model)
-        check_rows(request, parts.environment["data"], "evaluation")
-        if any(entry.rho_bar_MQ is None for entry in trajectory.rounds):
-            raise InvalidInputError(f"{request.path}: its log has rounds without their averages")
-        with use_threads(config.settings.threads):
-            state = replay_rounds(
-                parts.network, request.allocation, config.settings, trajectory.rounds, trajectory.evaluations
-            )
+    begun = read_run(run)
+    config, settings = configs_of(begun.path, begun.config)
+    check_unfinished(begun)
+    config = config.replace(token=str(begun.environment.get(_TOKEN, "")))
+    with Log(begun.path) as log:
+        begun = Run.read(begun.path)
+        parts = open_server(config, force=True, evaluate_on=settings.evaluate_on)
+        base_sha256 = parts.environment["base_weights_sha256"]
+        if base_sha256 != begun.environment["base_weights_sha256"]:
+            raise InvalidInputError(f"{config.model} is not the base model of {begun.path}; put the original back")
+        check_rows(parts.environment["data"], begun.environment["data"], begun.path, "evaluation")
+        with use_threads(1):
+            state = replay_rounds(begun, parts.network, config.settings, begun.rounds_done)
         notes = NoteBook(tell)
         server = Server(config, settings, parts.network, notes)
-        plans = [note for note in trajectory.notes if note.what == "plan" and "budgets" in note.content]
-        plan = plan_from_note(plans[-1].content, parts.network.num_blocks) if plans else None
-        server.resume(
-            state,
-            [_average_of(entry) for entry in trajectory.rounds],
-            plan,
-            parts.environment["base_weights_sha256"],
-            request.allocation,
-        )
-        earlier = Earlier.of(trajectory, config.settings)
-        writer = reopen(request, config.settings, log, earlier, tell)
-        notes.open(writer)
+        events = [event for done in begun.rounds for event in done.events]
+        plans = [event for event in events if event["what"] == "plan" and "budgets" in event]
+        plan = plan_from_note(plans[-1], parts.network.num_blocks) if plans else None
+        averages = [Aggregate(done.round, done.seeds_Q, done.rho_bar_MQ, done.lr) for done in begun.rounds[1:]]
+        server.resume(state, averages, plan, base_sha256, begun.allocation)
+        tell(f"resuming after round {begun.rounds_done}")
+        (begun.path / SUMMARY).unlink(missing_ok=True)
         gather(server, transport, again=True)
         server.replan()
-        return _complete(writer, server, transport, parts, callbacks, earlier)
-    finally:
-        log.close()
+        _complete(begun.path, log, server, transport, parts, notes, callbacks)
+    return Run.read(begun.path)
 
 
 def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> ServerParts:
@@ -181,8 +152,8 @@ def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> Server
     task, settings = with_label_words(config.described_task(), config.label_words or None), config.settings
     if evaluate_on:
         task = with_data(task, evaluate_on, evaluate_on)
-    with use_threads(settings.threads):
-        network, tokenizer = open_network(task, config.model, config.label_words, settings)
+    with use_threads(1):
+        network, tokenizer = open_network(task, config.model, settings)
         evaluation, facts = evaluation_rows(task, tokenizer, settings)
         check_tokens(network, tokenizer, evaluation)
         checks: dict[str, Any] = {}
@@ -204,13 +175,14 @@ def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> Server
 
 
 def _complete(
-    writer: RunWriter,
+    path: Path,
+    log: Log,
     server: Server,
     transport: Transport,
     parts: ServerParts,
+    notes: NoteBook,
     callbacks: Sequence[Callback],
-    earlier: Earlier,
-) -> Run:
+) -> None:
     def finish() -> dict[str, Any]:
         """Bring every replica to the last round and compare the weights."""
         weights = server.network.weights_sha256()
@@ -223,14 +195,7 @@ def _complete(
             }
             for seat, standing in sorted(bring_together(server, transport).items())
         ]
-        writer.note("replicas", {"weights_sha256": weights, "clients": clients})
-        return {"replicas": clients}
+        return {"replicas": clients, "events": notes.take()}
 
-    rounds = FederatedRounds(server, transport)
-    with use_threads(rounds.settings.threads):
-        complete_run(writer.path, writer, rounds, parts.evaluation, callbacks, earlier=earlier, finish=finish)
-    return read_run(writer.path)
-
-
-def _average_of(entry: RoundEntry) -> Aggregate:
-    return Aggregate(entry.round, entry.seeds_Q, entry.rho_bar_MQ, entry.lr)
+    with use_threads(1):
+        complete(path, log, FederatedRounds(server, transport, notes.take), parts.evaluation, callbacks, finish)

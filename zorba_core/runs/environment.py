@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import platform
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,13 +15,13 @@ import zorba_core
 from zorba_core.engine.engine_version import ENGINE_VERSION
 from zorba_core.engine.products import cpu_kernels
 from zorba_core.engine.settings import Settings
-from zorba_core.runs.checkout import git_state
 
+_CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
 
 
 def describe(settings: Settings) -> dict[str, Any]:
-    """Versions, commit, device, dtype, threads and seed, for ``environment.json``."""
+    """Versions, commit, device and seed, for a run's config."""
     commit, dirty = git_state()
     on_cuda = settings.device == "cuda"
     return {
@@ -32,8 +34,7 @@ def describe(settings: Settings) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu_capability": cpu_kernels(),  # decides the last bits
         "device": torch.cuda.get_device_name() if on_cuda else "cpu",
-        "dtype": settings.dtype,
-        "threads": settings.threads,
+        "threads": torch.get_num_threads(),
         "seed": settings.seed,
     }
 
@@ -41,3 +42,27 @@ def describe(settings: Settings) -> dict[str, Any]:
 @functools.cache
 def _versions() -> dict[str, str]:
     return {package: importlib.metadata.version(package) for package in _PACKAGES}
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """(commit, has uncommitted changes) of the checkout this package runs from; (None, None) when it is in none.
+
+    Tables of experiments do not count as changes: a sweep writes them while it runs.
+    """
+    root = Path(zorba_core.__file__).resolve().parent.parent
+    top = git_says(root, "rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
+        return None, None
+    commit, changes = git_says(root, "rev-parse", "HEAD"), git_says(root, *_CHANGES)
+    return commit, None if changes is None else bool(changes)
+
+
+def git_says(root: Path, *arguments: str) -> str | None:
+    """What git prints of the checkout at ``root``; None where there is no git, or it refuses."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

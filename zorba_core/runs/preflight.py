@@ -42,7 +42,7 @@ from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rounds import FederatedRows, client_batch
+from zorba_core.engine.round import FederatedRows, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 
@@ -228,7 +228,7 @@ def _perturbation_check(lost: float, mu_cure: str, settings: Settings) -> Check:
         lost,
         MOST_LOST,
         lost <= MOST_LOST,
-        f"the weights' {settings.dtype} resolution swallows {lost:.0%} of mu v",
+        f"the weights' float32 resolution swallows {lost:.0%} of mu v",
         _longer(settings, mu_cure),
     )
 
@@ -303,7 +303,7 @@ def _step_checks(
             share_lost,
             MOST_LOST,
             share_lost <= MOST_LOST,
-            f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step",
+            f"the weights' float32 resolution swallows {share_lost:.0%} of a round's step",
             faster,
         ),
         Check(

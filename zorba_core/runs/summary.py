@@ -1,6 +1,6 @@
 """The outcome of a run in one object: ``summary.json``.
 
-Shapes: N clients.
+Shapes: N clients, T rounds.
 """
 
 from __future__ import annotations
@@ -11,77 +11,43 @@ from typing import Any
 
 import numpy as np
 
-from zorba_core.allocation import Allocation
-from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.communication import run_communication
-from zorba_core.engine.loop import Outcome
+from zorba_core.engine.loop import RoundSource
 from zorba_core.engine.methods.registry import method_facts
-from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
-from zorba_core.engine.settings import Settings
-from zorba_core.runs import BACKWARD_WORK
+from zorba_core.engine.round import Round
+from zorba_core.runs.run import BACKWARD_WORK
 from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
 
 
-class CountReports(Callback):
-    """How often each client reported, was not asked, or was refused and why."""
-
-    def __init__(self, num_clients: int, before: Sequence[RoundEntry] = ()) -> None:
-        self._count_KN = np.zeros((len(STATUSES), num_clients), dtype=np.int64)  # K statuses
-        for entry in before:
-            self.on_step(entry)
-
-    def on_step(self, entry: RoundEntry) -> None:
-        self._count_KN[entry.status_N, np.arange(len(entry.status_N))] += 1
-
-    @property
-    def sent(self) -> int:
-        """Reports that arrived, usable or not."""
-        return int(self._count_KN.sum() - self._count_KN[[NOT_ASKED, SILENT]].sum())
-
-    @property
-    def usable(self) -> int:
-        return int(self._count_KN[REPORTED].sum())
-
-    def describe(self) -> dict[str, Any]:
-        refused_N = self._count_KN[NOT_ASKED + 1 :].sum(axis=0) - self._count_KN[SILENT]
-        return {
-            **{
-                status.replace(" ", "_"): int(count)
-                for status, count in zip(STATUSES, self._count_KN.sum(axis=1), strict=True)
-            },
-            "refused_by_client": {int(n): int(refused_N[n]) for n in np.flatnonzero(refused_N)},
-        }
-
-
-def summarise(
-    network: Blocks,
-    allocation: Allocation,
-    settings: Settings,
-    outcome: Outcome,
-    reports: CountReports,
-    measured: Mapping[str, Any],
-    resumed_after: Sequence[int],
-) -> dict[str, Any]:
-    evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
-    best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
+def summarise(source: RoundSource, rounds: Sequence[Round], measured: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Args:
+        source: after the last round.
+        rounds: all of the run, round 0 included.
+        measured: the peak memory.
+    """
+    settings, network, allocation = source.settings, source.network, source.allocation
+    evaluated = [done for done in rounds if done.eval_accuracy is not None]
+    best = max(evaluated, key=lambda done: done.eval_accuracy)  # the first of equals
     target = settings.target
-    reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
-    last = outcome.records[-1]
-    workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len, dtype=settings.dtype)
+    reached = [done.round for done in evaluated if target is not None and done.eval_accuracy >= target]
+    total = {name: sum(getattr(done, name) for done in rounds) for name in _TOTALS}
+    count_KN = _count_reports(rounds, allocation.num_clients)
+    workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
     spec, trained = spec_of_model(network.model, name="model"), sum(network.sizes_M)
     if network.has_adapters:
         spec = replace(spec, num_parameters=spec.num_parameters + trained)
     vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
     if method_facts(settings.method).first_order:
         vram_N_bytes = vram_N_bytes + psi_model_bytes(spec, workload)  # the gradients
+    sent_reports = int(count_KN.sum() - count_KN[[NOT_ASKED, SILENT]].sum())
     sent = run_communication(
         settings.method,
         allocation.A_MN,
-        rounds=outcome.rounds_done,
-        reports=reports.sent,
-        usable_reports=reports.usable,
+        rounds=rounds[-1].round,
+        reports=sent_reports,
+        usable_reports=int(count_KN[REPORTED].sum()),
         num_directions=settings.directions,
         num_seeds=settings.num_seeds,
         parameters=trained if network.has_adapters else spec.num_parameters,
@@ -90,8 +56,8 @@ def summarise(
     )
     return {
         "method": settings.method,
-        "stopped_by": outcome.stopped_by,
-        "rounds_done": outcome.rounds_done,
+        "stopped_by": "target" if reached else "rounds",
+        "rounds_done": rounds[-1].round,
         "initial_accuracy": evaluated[0].eval_accuracy,
         "final_accuracy": evaluated[-1].eval_accuracy,
         "final_loss": evaluated[-1].eval_loss,
@@ -105,14 +71,30 @@ def summarise(
         "total_blocks": allocation.total_blocks,
         "memory": {"psi_bytes": float(vram_N_bytes.max()), "measured": dict(measured)},
         "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
-        "seconds": last.seconds,
-        "forward_passes": last.forward_passes,
-        "backward_passes": last.backward_passes,
-        "work": last.forward_passes + BACKWARD_WORK * last.backward_passes,
-        "scalars_up": last.scalars_up,
-        "scalars_down": last.scalars_down,
+        **total,
+        "client_forward_passes": sent_reports * (settings.directions + 1) if settings.directions else 0,
+        "work": total["forward_passes"] + BACKWARD_WORK * total["backward_passes"],
         "communication": sent.describe(),
-        "resumed_after_rounds": list(resumed_after),
-        "reports": reports.describe(),
+        "reports": _describe(count_KN),
         "weights_sha256": network.weights_sha256(),
+    }
+
+
+_TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
+
+
+def _count_reports(rounds: Sequence[Round], num_clients: int) -> np.ndarray:
+    """How often each client had each of the K statuses: (K, N)."""
+    count_KN = np.zeros((len(STATUSES), num_clients), dtype=np.int64)
+    for done in rounds:
+        count_KN[done.status_N, np.arange(len(done.status_N))] += 1
+    return count_KN
+
+
+def _describe(count_KN: np.ndarray) -> dict[str, Any]:
+    refused_N = count_KN[NOT_ASKED + 1 :].sum(axis=0) - count_KN[SILENT]
+    by_status = zip(STATUSES, count_KN.sum(axis=1), strict=True)
+    return {
+        **{status.replace(" ", "_"): int(count) for status, count in by_status},
+        "refused_by_client": {int(n): int(refused_N[n]) for n in np.flatnonzero(refused_N)},
     }

@@ -1,4 +1,4 @@
-"""A run at a terminal: its progress, and a stop on Ctrl-C that keeps the work."""
+"""A run at a terminal: its progress, and a stop on Ctrl-C that loses nothing."""
 
 from __future__ import annotations
 
@@ -14,79 +14,78 @@ from typing import TextIO
 import numpy as np
 from tqdm import tqdm
 
-from zorba_core.engine.callbacks import Callback, RoundRecord
-from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import describe_refusals
+from zorba_core.engine.round import Round
+from zorba_core.errors import RunError
+from zorba_core.runs.train import Callback
 
 
 class Progress(Callback):
-    """A bar with the time left on a terminal; one line an evaluation where stderr is a file."""
+    """A bar with the time left on a terminal; one line for each evaluation where stderr is a file."""
 
     def __init__(self, num_rounds: int, stream: TextIO | None = None, metric: str = "accuracy") -> None:
-        """``metric``: what the evaluations count as right."""
+        """``metric``: the name of what the evaluations report as accuracy."""
         self._num_rounds, self._stream, self._metric = num_rounds, stream or sys.stderr, metric
-        self._started, self._first = 0.0, -1
+        self._started, self._first = 0.0, 0
         self._refused: set[int] = set()
         self._bar: tqdm | None = None
 
     def on_start(self, folder: Path) -> None:
-        print(f"run {folder}", file=self._stream, flush=True)
+        self._say(f"run {folder}")
 
-    def on_step(self, entry: RoundEntry) -> None:
-        refused = set(np.flatnonzero(entry.refused_N).tolist())
+    def on_round(self, done: Round) -> None:
+        refused = set(np.flatnonzero(done.refused_N).tolist())
         if refused - self._refused:  # reported once for each client
-            print(f"\nround {entry.round}: {describe_refusals(entry.status_N)}", file=self._stream, flush=True)
+            self._say(f"\nround {done.round}: {describe_refusals(done.status_N)}")
         self._refused |= refused
-
-    def on_round(self, record: RoundRecord) -> None:
-        if self._first < 0:  # round 0, or where a resumed run was left
-            self._started, self._first = time.monotonic(), record.round
+        if not self._started:  # round 0, or the first of a resumed run
+            self._started, self._first = time.monotonic(), done.round
             if self._stream.isatty():
                 self._bar = tqdm(
-                    total=self._num_rounds,
-                    initial=record.round,
-                    unit="round",
-                    file=self._stream,
-                    dynamic_ncols=True,
+                    total=self._num_rounds, initial=done.round, unit="round", file=self._stream, dynamic_ncols=True
                 )
         if self._bar is not None:
-            self._bar.update(record.round - self._bar.n)
-            if record.eval_accuracy is not None:
-                self._bar.set_postfix({self._metric: f"{record.eval_accuracy:.3f}", "loss": f"{record.eval_loss:.3f}"})
-            if record.round == self._num_rounds:
-                self._bar.close()
-        elif record.eval_accuracy is not None:
-            elapsed, done = time.monotonic() - self._started, record.round - self._first
-            left = elapsed / done * (self._num_rounds - record.round) if done else None
+            self._bar.update(done.round - self._bar.n)
+            if done.eval_accuracy is not None:
+                self._bar.set_postfix({self._metric: f"{done.eval_accuracy:.3f}", "loss": f"{done.eval_loss:.3f}"})
+        elif done.eval_accuracy is not None:
+            elapsed, computed = time.monotonic() - self._started, done.round - self._first
+            left = elapsed / computed * (self._num_rounds - done.round) if computed else None
             ending = "" if left is None else f", {tqdm.format_interval(left)} left"
-            print(
-                f"round {record.round}/{self._num_rounds}: {self._metric} {record.eval_accuracy:.3f}, "
-                f"loss {record.eval_loss:.3f}{ending}",
-                file=self._stream,
-                flush=True,
+            self._say(
+                f"round {done.round}/{self._num_rounds}: {self._metric} {done.eval_accuracy:.3f}, "
+                f"loss {done.eval_loss:.3f}{ending}"
             )
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
 
+    def _say(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
 
 class Interrupt(Callback):
     """Turns the first Ctrl-C into "stop after this round"; a second one, or one during loading, stops at once."""
 
     def __init__(self) -> None:
-        self.folder: Path | None = None  # of the run, once there is something to keep
+        self.folder: Path | None = None  # of the run, once there is something to resume
         self._asked = False
 
     def on_start(self, folder: Path) -> None:
         self.folder = folder
 
-    def wants_stop(self) -> bool:
-        return self._asked
+    def on_round(self, done: Round) -> None:
+        """
+        Raises:
+            RunError: Ctrl-C was pressed; the round is in the log.
+        """
+        if self._asked:
+            raise RunError(f"interrupted after round {done.round}; resume with: zorba resume {self.folder}")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen for SIGINT within the context (only the main thread can; elsewhere nothing changes)."""
+        """Context manager: listen for SIGINT (only the main thread can; elsewhere nothing changes)."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -42,7 +42,7 @@ from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, repeat_round, step
 from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rounds import FederatedRows, RoundResult
+from zorba_core.engine.round import FederatedRows, Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs.preflight import preflight
@@ -161,7 +161,7 @@ class _Trial:
         self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
         self._base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
         self.initial = evaluate(network, rows.evaluation).loss
-        self.history: dict[float, list[RoundResult]] = {}
+        self.history: dict[float, list[Round]] = {}
         self._loss: dict[float, float] = {}
 
     def loss(self, lr: float, rounds: int) -> float:
@@ -183,7 +183,7 @@ class _Trial:
         loss = self._loss[lr]
         return Candidate(lr, len(self.history[lr]), loss if math.isfinite(loss) else None, left_after)
 
-    def _advance(self, settings: Settings, history: list[RoundResult], target: int) -> float:
+    def _advance(self, settings: Settings, history: list[Round], target: int) -> float:
         """Train from the base to round ``target``."""
         network, allocation, rows = self._network, self._allocation, self._rows
         if method_facts(settings.method).first_order:

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from packaging.requirements import Requirement
 
 import zorba_core
-from zorba_core.runs.threads import usable_cores
 
 FindingState = Literal["ok", "note", "broken"]
 _DISTRIBUTION = "zorba-core"
@@ -99,7 +98,7 @@ def _torch() -> list[Finding]:
 
 
 def _processor() -> list[Finding]:
-    usable = usable_cores()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     text = f"{usable} cores, load {busy:.1f}; zorba train uses --threads of them, 1 by default"
     if busy > usable:
@@ -145,7 +144,7 @@ def _dataset(folder: Path, splits: Sequence[str], columns: Sequence[str]) -> Fin
 def version_line() -> str:
     """The suite's version, engine and checkout, for the top of a report."""
     from zorba_core.engine.engine_version import ENGINE_VERSION
-    from zorba_core.runs.checkout import git_state
+    from zorba_core.runs.environment import git_state
 
     commit, dirty = git_state()
     where = "" if commit is None else f", commit {commit[:12]}{' with uncommitted changes' if dirty else ''}"

@@ -24,10 +24,8 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounds import Reports, RoundContext
+from zorba_core.engine.round import MethodState, Reports, RoundContext
 from zorba_core.engine.rows import Rows
-from zorba_core.engine.schedule import lr_of_round
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
@@ -54,7 +52,7 @@ class FedZO(ScalarMethod):
     ) -> Estimate:
         """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
         another."""
-        seeds_Q = context.plan.seeds_Q
+        seeds_Q = context.seeds_Q
         estimates = [
             estimator(context.network, [batch], context.A_MN[:, [n]], client_seeds(seeds_Q, n), context.directions)
             for batch, n in zip(batches, clients, strict=True)
@@ -69,9 +67,8 @@ class FedZO(ScalarMethod):
     def update(
         self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
     ) -> tuple[None, MethodState]:
-        network, plan = context.network, context.plan
         coefficients_U = own_coefficients(reports.rho_NQ, reported_N)
-        coefficients_MU = np.broadcast_to(coefficients_U, (network.num_blocks, len(coefficients_U)))
-        seeds_U = [seed for n in range(len(reported_N)) for seed in client_seeds(plan.seeds_Q, n)]
-        update_blocks(network, coefficients_MU, seeds_U, context.directions, lr_of_round(context.settings, plan.round))
+        coefficients_MU = np.broadcast_to(coefficients_U, (context.network.num_blocks, len(coefficients_U)))
+        seeds_U = [seed for n in range(len(reported_N)) for seed in client_seeds(context.seeds_Q, n)]
+        update_blocks(context.network, coefficients_MU, seeds_U, context.directions, context.lr)
         return None, state

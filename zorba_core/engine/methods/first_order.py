@@ -22,10 +22,8 @@ from torch import Tensor
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import Method
-from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounds import Reports, RoundContext
+from zorba_core.engine.round import MethodState, Reports, RoundContext
 from zorba_core.engine.rows import Rows
-from zorba_core.engine.schedule import lr_of_round
 from zorba_core.errors import RunError
 
 
@@ -50,7 +48,7 @@ class FirstOrder(Method):
 
     def report(self, context: RoundContext) -> Reports:
         network, settings = context.network, context.settings
-        asked = np.flatnonzero(context.plan.asked_N)
+        asked = np.flatnonzero(context.asked_N)
         batches = [context.batch(int(n)) for n in asked]
         if ESTIMATORS[settings.estimator].cohort:
             gradient = gradient_cohort(network, batches)
@@ -69,7 +67,7 @@ class FirstOrder(Method):
     ) -> tuple[None, MethodState]:
         if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
             raise RunError("the gradient is not finite")
-        lr = lr_of_round(context.settings, context.plan.round)
+        lr = context.lr
         for m, gradient in enumerate(reports.gradient_M):
             context.network.block_weights(m).sub_(gradient, alpha=lr)
         return None, state

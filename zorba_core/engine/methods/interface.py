@@ -30,11 +30,9 @@ names there the facts alone, with ``code="my_package.momentum:Momentum"``.
 ``coefficients`` is a pure function of a few numbers. A federation sends its result to the clients, whose replicas apply
 it along the shared directions without knowing the method.
 
-The log of a method that keeps a state holds, for every round, the coefficients and the state after it. Recomputing them
-from the clients' scalars would do for a run in one process, but not for a federation: its averages may follow a robust
-rule, or other allocations as clients come and go.
-A state is a few numbers, so writing it down is cheaper than a second way to resume. A stateful method that exchanges
-whole estimates has no coefficients; its updates, and with them its states, are computed again from the log's scalars.
+The log holds, for every round, the coefficients that were applied and the state after it, so a run is resumed and
+replayed without computing them again. A method that exchanges whole estimates has no coefficients; its updates are
+computed again from the log's scalars.
 
 Shapes: M blocks, N clients, Q directions of a round.
 """
@@ -50,10 +48,8 @@ from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.methods.registry import MethodFacts
-from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounds import Reports, RoundContext
+from zorba_core.engine.round import MethodState, Reports, RoundContext
 from zorba_core.engine.rows import Rows
-from zorba_core.engine.schedule import lr_of_round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
@@ -66,7 +62,7 @@ class Method(MethodFacts):
         return {}
 
     def report(self, context: RoundContext) -> Reports:
-        """The reports of the clients that ``context.plan`` asks."""
+        """The reports of the clients that ``context.asked_N`` names."""
         raise NotImplementedError
 
     def update(
@@ -119,14 +115,13 @@ class ScalarMethod(Method):
         self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
         """The scalars of some clients, whose batches are given."""
-        plan = context.plan
-        return estimator(context.network, batches, context.A_MN[:, clients], plan.seeds_Q, context.directions)
+        return estimator(context.network, batches, context.A_MN[:, clients], context.seeds_Q, context.directions)
 
     def report(self, context: RoundContext) -> Reports:
-        num_clients, asked = context.A_MN.shape[1], np.flatnonzero(context.plan.asked_N)
+        num_clients, asked = context.A_MN.shape[1], np.flatnonzero(context.asked_N)
         batches = [context.batch(int(n)) for n in asked]
         estimate = self.measure(context, estimator_of(context.settings), batches, asked)
-        rho_NQ, loss_N = np.zeros((num_clients, len(context.plan.seeds_Q))), np.zeros(num_clients)
+        rho_NQ, loss_N = np.zeros((num_clients, len(context.seeds_Q))), np.zeros(num_clients)
         rho_NQ[asked], loss_N[asked] = estimate.rho_NQ, estimate.loss_N
         return Reports(rho_NQ, loss_N, estimate.forward_passes, estimate.backward_passes)
 
@@ -136,9 +131,7 @@ class ScalarMethod(Method):
         rho_bar_MQ = average_per_block(reports.rho_NQ, context.A_MN, reported_N)
         scalars = Scalars(rho_bar_MQ, reports.rho_NQ, context.A_MN, reported_N)
         coefficients_MQ, state = self.checked_coefficients(state, scalars, context.settings)
-        settings, t = context.settings, context.plan.round
-        lr = lr_of_round(settings, t)
-        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr)
+        update_blocks(context.network, coefficients_MQ, context.seeds_Q, context.directions, context.lr)
         return coefficients_MQ, state
 
     def checked_coefficients(

@@ -24,7 +24,7 @@ import psutil
 from zorba_core.errors import MissingDataError, RunError, printable
 from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.files import read_json, write_text
-from zorba_core.runs import Run, read_run
+from zorba_core.runs import Run
 
 Notice = Callable[[str], None]
 FAILED = "failed: "  # how the server's last line begins where it failed
@@ -171,7 +171,7 @@ class Loopback:
         found = read_json(result)
         if "run" not in found:
             raise RunError(f"the server failed: {found['error']}")
-        return read_run(found["run"])
+        return Run.read(found["run"])
 
     def _lives(self, word: str) -> bool:
         for process in self._processes():

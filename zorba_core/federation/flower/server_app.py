@@ -9,15 +9,15 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from zorba_core.data.task import METRIC_TITLES
-from zorba_core.engine.callbacks import Callback
 from zorba_core.errors import ZorbaError
 from zorba_core.federation.flower.loopback import FAILED
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import resume, serve
 from zorba_core.files import read_json, write_json
-from zorba_core.runs.run_task import task_of
+from zorba_core.runs.run import task_of
 from zorba_core.runs.terminal import Progress
+from zorba_core.runs.train import Callback
 
 app = ServerApp()
 

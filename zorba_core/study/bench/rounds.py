@@ -22,8 +22,8 @@ from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.rows import Rows
 from zorba_core.runs.environment import describe
+from zorba_core.runs.load import use_threads
 from zorba_core.runs.models import load_model
-from zorba_core.runs.session import use_threads
 from zorba_core.study.bench.common import (
     LABEL_IDS,
     LR,

@@ -68,7 +68,6 @@ class BenchSettings(Checked):
             mu=self.mu,
             direction=self.direction,
             seed=self.seed,
-            threads=self.threads,
             device=self.device,
         )
 

@@ -22,8 +22,8 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.precision import products_in
 from zorba_core.runs.environment import describe
+from zorba_core.runs.load import use_threads
 from zorba_core.runs.memory_meter import MemoryMeter
-from zorba_core.runs.session import use_threads
 from zorba_core.study.bench.common import FLOPS, LABEL_IDS, LR, BenchSettings, Report, client_batches, synchronised
 from zorba_core.vram import ModelSpec, model_spec
 

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.allocation import Allocation
-from zorba_core.runs.folder import current_names
 from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total
 from zorba_core.study.experiments.measures import column_of, measure
+from zorba_core.study.experiments.specs import EARLIER_NAMES
 
 # Measures of an allocation among the outcomes.
 ALLOCATED = ("lambda", "V", "effective_clients", "min_popularity", "total_blocks")
@@ -178,7 +178,7 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
         request = {}
     config = {
         **{key: value for key, value in request.items() if key != "settings"},
-        **current_names(request.get("settings", {})),
+        **{EARLIER_NAMES.get(name, name): value for name, value in request.get("settings", {}).items()},
         "dataset": row["dataset"],
         "model": row["model"],
         "method": row["method"],

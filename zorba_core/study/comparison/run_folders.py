@@ -6,11 +6,12 @@ import os
 
 import numpy as np
 
-from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs.log import CONFIG
 from zorba_core.study.comparison.records import Listing, Record
 from zorba_core.study.comparison.sent import bytes_sent
 
-_STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
+_STOPPED = {"target": "at target", "rounds": "finished"}
 
 
 def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
@@ -21,7 +22,7 @@ def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
     """
     listing = list_runs(folder)
     records = tuple(_of_run(run) for run in listing.runs)
-    return Listing(records, tuple(_with_next_step(line) for line in listing.problems))
+    return Listing(records, listing.problems)
 
 
 def _of_run(run: Run) -> Record:
@@ -46,14 +47,3 @@ def _of_run(run: Run) -> Record:
         path=run.path,
         began=(run.path / CONFIG).stat().st_mtime,
     )
-
-
-def _with_next_step(line: str) -> str:
-    """Advice for a folder that is no readable run."""
-    if "cut short at its start: no metrics" in line:
-        return f"{line}. It was stopped before its first evaluation: `zorba resume` starts it, or remove the folder"
-    if "cut short at its start" in line:
-        return f"{line}. Remove the folder, or move what else it is out of the runs folder"
-    if "no column" in line:
-        return f"{line}. It was made by another version: read it with that version"
-    return f"{line}. Restore the file from a copy, or remove the folder"

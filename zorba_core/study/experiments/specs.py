@@ -12,12 +12,12 @@ import pandas as pd
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
-from zorba_core.runs.folder import EARLIER_NAMES
 from zorba_core.study.experiments.recipes import Recipe
 
 PROFILES = ("ci", "standard", "gpu", "paper")
 USUAL_PROFILES = ("ci", "standard", "paper")
 ROLES = ("measure", "tune")
+EARLIER_NAMES = {"num_perturbations": "directions"}  # what stored tables call a setting, and its name now
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,13 @@ class RunSpec:
     @property
     def seed(self) -> int:
         return self.settings["seed"]
+
+    def run_settings(self) -> dict[str, Any]:
+        """Fields of ``Settings``. A target ends a run only where ``stop_at_target`` says so."""
+        settings = dict(self.settings)
+        if not settings.pop("stop_at_target", False):
+            settings["target"] = None
+        return settings
 
     @property
     def method(self) -> str:

@@ -24,9 +24,8 @@ import pyarrow.parquet as pq
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 from zorba_core.files import write_parquet
-from zorba_core.runs.folder import EARLIER_NAMES
 from zorba_core.study.experiments.definitions import EXPERIMENTS
-from zorba_core.study.experiments.specs import Experiment, RunSpec
+from zorba_core.study.experiments.specs import EARLIER_NAMES, Experiment, RunSpec
 
 DEFAULT_ROOT = Path("artifacts/experiments")
 WORK = "work"

@@ -16,7 +16,7 @@ from zorba_core.engine import ENGINE_VERSION
 from zorba_core.engine.methods.registry import method_facts
 from zorba_core.errors import RunError, ZorbaError
 from zorba_core.files import to_json, write_json
-from zorba_core.runs import Run, read_run
+from zorba_core.runs import Run
 from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
 from zorba_core.study.experiments.specs import RunSpec
 
@@ -52,16 +52,15 @@ def run_spec(spec: RunSpec, work: Path) -> RunRows | Refused | None:
     interrupt = Interrupt()
     try:
         with interrupt.listening():
-            run = _go(spec, folder, interrupt)
+            _go(spec, folder, interrupt)
     except RunError as error:
-        write_json(folder / _FAILED, {"reason": str(error).split("; the metrics so far")[0]})
+        if str(error).startswith("interrupted"):
+            return None
+        write_json(folder / _FAILED, {"reason": str(error)})
     except ZorbaError as error:
         return Refused(str(error))
     except KeyboardInterrupt:
         return None
-    else:
-        if run.summary["stopped_by"] == "interrupt":
-            return None
     return finished_record(spec, folder)
 
 
@@ -71,21 +70,20 @@ def finished_record(spec: RunSpec, folder: Path) -> RunRows | None:
         reason = json.loads((folder / _FAILED).read_text(encoding="utf-8"))["reason"]
         return record_of(spec, _last_run(folder), "failed", reason)
     run = _last_run(folder)
-    if run is None or not run.finished or run.summary["stopped_by"] == "interrupt":
+    if run is None or not run.finished:
         return None
     return record_of(spec, run, "finished", "")
 
 
 def _go(spec: RunSpec, folder: Path, interrupt: Any) -> Run:
     from zorba_core.engine.settings import Settings
-    from zorba_core.runs.resume import resume
-    from zorba_core.runs.session import fine_tune
+    from zorba_core.runs.train import fine_tune, resume
 
     allocates = method_facts(spec.method).allocates  # the others activate every block of every client
     begun = _last_run(folder)
     if begun is not None:
         try:
-            return resume(begun.path, callbacks=[interrupt])
+            return resume(begun, callbacks=[interrupt])
         except RunError:
             raise
         except ZorbaError:  # cut short before its log began, or its log is damaged: begin again
@@ -95,7 +93,7 @@ def _go(spec: RunSpec, folder: Path, interrupt: Any) -> Run:
         num_clients=None if allocates else spec.recipe.num_clients,
         dataset=spec.dataset,
         model=spec.model,
-        settings=Settings(**spec.settings),
+        settings=Settings(**spec.run_settings()),
         alpha=spec.alpha,
         runs_folder=folder,
         name="run",
@@ -110,7 +108,7 @@ def _last_run(folder: Path) -> Run | None:
         return None
     for path in sorted((path for path in folder.iterdir() if path.is_dir()), reverse=True):
         try:
-            return read_run(path)
+            return Run.read(path)
         except ZorbaError:
             shutil.rmtree(path)  # cut short while it was being created
     return None
@@ -138,8 +136,9 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRo
         **{name: measures[name] for name in COLUMNS},
         "config": to_json({"request": spec.request(), "run": settings}),
     }
-    for name in ("rounds", "lr", "mu", "directions", "batch_size", "direction", "inactive", "target"):
+    for name in ("rounds", "lr", "mu", "directions", "batch_size", "direction", "inactive"):
         row[name] = settings.get(name, spec.settings.get(name))
+    row["target"] = spec.settings.get("target")
     if run is not None:
         environment = run.environment
         row |= {
@@ -154,7 +153,7 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRo
             "initial_accuracy": float(evaluations["eval_accuracy"].iloc[0]),
         }
     if status == "finished":
-        row |= _outcome(run)
+        row |= _outcome(run, row["target"])
     curves = (
         []
         if evaluations is None
@@ -173,12 +172,13 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRo
     return row, curves
 
 
-def _outcome(run: Run) -> dict[str, Any]:
+def _outcome(run: Run, target: float | None) -> dict[str, Any]:
     summary, evaluations = run.summary, run.evaluations
     sent = summary["communication"]
+    reached = evaluations["round"][evaluations["eval_accuracy"] >= (2.0 if target is None else target)]
     late = evaluations[evaluations["round"] > 0.75 * run.config["rounds"]]
     return {
-        "rounds_to_target": summary["rounds_to_target"],
+        "rounds_to_target": float(reached.min()) if len(reached) else None,
         "final_loss": summary["final_loss"],
         "final_accuracy": summary["final_accuracy"],
         "late_loss": float(late["eval_loss"].mean()) if len(late) else None,

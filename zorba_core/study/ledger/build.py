@@ -10,7 +10,7 @@ from typing import Any
 
 import zorba_core
 from zorba_core.engine import ENGINE_VERSION
-from zorba_core.runs.checkout import git_says
+from zorba_core.runs.environment import git_says
 from zorba_core.study.experiments import EXPERIMENTS, read_results
 from zorba_core.study.experiments.store import Results
 from zorba_core.study.ledger import (

@@ -17,12 +17,11 @@ from zorba_core.data.task import TableRows
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.rows import Rows
-from zorba_core.runs.folder import Run
 from zorba_core.runs.generation import MAX_NEW_TOKENS, generate
-from zorba_core.runs.run_task import task_of
+from zorba_core.runs.own_rows import Texts, text_rows
+from zorba_core.runs.replay import RunModel, open_model
+from zorba_core.runs.run import Run, finished_run
 from zorba_core.runs.token_range import check_tokens
-from zorba_core.runs.use.rows import Texts, text_rows
-from zorba_core.runs.use.tuned_model import TunedModel, finished_run, open_tuned
 
 _CHUNK = 4096  # rows encoded together
 
@@ -92,7 +91,7 @@ class Predictions(Answers):
 
 
 def predict(
-    run: str | os.PathLike[str] | Run | TunedModel,
+    run: str | os.PathLike[str] | Run | RunModel,
     texts: Texts | TableRows,
     *,
     base: bool = False,
@@ -107,19 +106,19 @@ def predict(
         model: where the base model lies now, if it is not where the run's config says.
 
     Raises:
-        InvalidInputError, MissingDataError: as :func:`zorba_core.runs.use.open_tuned`; a text that is missing or empty.
+        InvalidInputError, MissingDataError: as :func:`zorba_core.runs.replay.open_model`; a text is missing or empty.
     """
-    if isinstance(run, TunedModel):
-        frame, tuned = text_rows(run.task, texts), run
+    if isinstance(run, RunModel):
+        frame, tuned = text_rows(run.run.task, texts), run
     else:
         run = finished_run(run)
-        frame = text_rows(task_of(run), texts)  # before anything slow
-        tuned = open_tuned(run, model=model)
+        frame = text_rows(run.task, texts)  # before anything slow
+        tuned = open_model(run, model=model)
     parts = [frame.iloc[start : start + _CHUNK] for start in range(0, len(frame), _CHUNK)]
     common = {"frame": frame, "seq_len": tuned.settings.seq_len}
     with tuned.in_use():
         networks = [tuned.network, tuned.base()] if base else [tuned.network]
-        if tuned.task.kind == "text":
+        if tuned.run.task.kind == "text":
             answers = [[written(tuned, network, part) for part in parts] for network in networks]
             after, *before = (tuple(text for texts, _ in by_part for text in texts) for by_part in answers)
             cut = sum(cut for _, cut in answers[0])
@@ -131,15 +130,15 @@ def predict(
     return Predictions(
         **common,
         cut_rows=sum(cut for _, cut in rows),
-        labels=tuned.task.label_names,
+        labels=tuned.run.task.label_names,
         probability_RC=after_RC,
         base_RC=before_RC[0] if before_RC else None,
     )
 
 
-def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Rows, int]:
+def encoded(tuned: RunModel, frame: pd.DataFrame) -> tuple[Rows, int]:
     """The rows as the run's training had them, and how many texts are longer than that and lose their end."""
-    task, tokenizer, seq_len = tuned.task, tuned.tokenizer, tuned.settings.seq_len
+    task, tokenizer, seq_len = tuned.run.task, tuned.tokenizer, tuned.settings.seq_len
     rows = encode(task, frame, tokenizer, seq_len, labelled="label" in frame)
     check_tokens(tuned.network, tokenizer, rows)
     return rows, count_cuts(task, frame, tokenizer, seq_len)["prompts_cut"]
@@ -150,13 +149,13 @@ def label_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
     return np.exp(label_log_probabilities(network, rows))
 
 
-def written(tuned: TunedModel, network: Blocks, frame: pd.DataFrame) -> tuple[list[str], int]:
+def written(tuned: RunModel, network: Blocks, frame: pd.DataFrame) -> tuple[list[str], int]:
     """What the model writes after each row's prompt, and how many texts lost their end.
 
     Prompts have the ``seq_len`` tokens of training; what is written comes on top, as far as the model's positions
     reach.
     """
-    task, tokenizer, seq_len = tuned.task, tuned.tokenizer, tuned.settings.seq_len
+    task, tokenizer, seq_len = tuned.run.task, tuned.tokenizer, tuned.settings.seq_len
     new = max(1, min(MAX_NEW_TOKENS, network.max_positions // 2))
     room = min(seq_len + new, network.max_positions)
     prompts = encode_prompts(task, frame, tokenizer, room, max_new_tokens=new)

@@ -12,18 +12,18 @@ from zorba_core.data.prompts import answer_space
 from zorba_core.data.task import FIELD, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS
-from zorba_core.runs.folder import Run
-from zorba_core.runs.use.quality import wilson
-from zorba_core.runs.use.tuned_model import TunedModel
+from zorba_core.runs.quality import wilson
+from zorba_core.runs.replay import RunModel
+from zorba_core.runs.run import Run
 
 _EXAMPLE, _QUESTION = "The text to judge", "The text to answer"
 _NEW_TOKENS = 32
 _LABELS_IN_A_LINE = 20
 
 
-def model_card(tuned: TunedModel, folder_name: str, *, adapter: bool = False) -> str:
+def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> str:
     """README.md of a folder of this name. ``adapter``: it has adapters alone."""
-    run, task = tuned.run, tuned.task
+    run, task = tuned.run, tuned.run.task
     base = base_of(run)
     sections = [
         _front(run),
@@ -63,8 +63,8 @@ def _front(run: Run) -> str:
     return "\n".join(["---", *lines, "---"])
 
 
-def _use(tuned: TunedModel, folder_name: str, adapter: bool) -> str:
-    task = tuned.task
+def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
+    task = tuned.run.task
     prompt = example_prompt(task)
     load = [f"answer = pipeline('text-generation', model={folder_name!r})"]
     if adapter:  # pipeline() would look for the base model under the name that the adapter knows it by
@@ -110,10 +110,10 @@ def _use(tuned: TunedModel, folder_name: str, adapter: bool) -> str:
 _BY_SCORE = "{} are compared as wholes in what was measured, by the sum of their tokens' log-probabilities."
 
 
-def _asked(tuned: TunedModel, prompt: str) -> list[str]:
+def _asked(tuned: RunModel, prompt: str) -> list[str]:
     """Code that asks ``answer``, the pipeline: one line that writes an answer of the task and nothing else, or where
     that cannot be said in a line, the answers' scores."""
-    task, how = tuned.task, f"max_new_tokens={_NEW_TOKENS}"
+    task, how = tuned.run.task, f"max_new_tokens={_NEW_TOKENS}"
     if task.kind == "options":
         return _scores(task, prompt, {"first": "the first option", "second": "the second option"})
     if task.kind == "labels":
@@ -123,9 +123,9 @@ def _asked(tuned: TunedModel, prompt: str) -> list[str]:
     return [f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
 
 
-def _choosing(tuned: TunedModel) -> str:
+def _choosing(tuned: RunModel) -> str:
     """Arguments of the pipeline that let it write a label word and nothing else."""
-    tokens = label_tokens(tuned.task, tuned.tokenizer)
+    tokens = label_tokens(tuned.run.task, tuned.tokenizer)
     firsts = list(dict.fromkeys(pieces[0] for pieces in tokens))
     if all(len(pieces) == 1 for pieces in tokens):
         return f"max_new_tokens=1, prefix_allowed_tokens_fn=lambda *_: {firsts}"
@@ -217,9 +217,8 @@ def _method(run: Run) -> str:
         f"{allocation.num_blocks} blocks. Λ = {allocation.bias_lambda:.4g}, effective clients "
         f"{allocation.effective_clients:.1f}."
     )
-    if config.get("train") == "lora":
-        targets = config.get("lora_targets") or "queries and values"
-        lines.append(f"- Trained: adapters (LoRA) of rank {config['lora_rank']} beside the layers of {targets}.")
+    if config.get("lora_rank"):
+        lines.append(f"- Trained: LoRA adapters of rank {config['lora_rank']} on queries and values.")
     else:
         lines.append("- Trained: the transformer blocks. Embeddings, final norm and head are the base model's.")
     made = {name: run.environment.get(name) for name in ("zorba_core", "torch", "transformers")}

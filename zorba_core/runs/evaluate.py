@@ -15,22 +15,19 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.data.divide import DIRICHLET
-from zorba_core.data.load import load
 from zorba_core.data.prompts import fill
 from zorba_core.data.task import CLIENT
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.evaluation import choose_rows, evaluate
+from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError, one_line
-from zorba_core.runs.folder import Run, read_request
-from zorba_core.runs.resume import check_rows
-from zorba_core.runs.run_task import check_files, task_of
-from zorba_core.runs.session import divide_rows, evaluation_rows
-from zorba_core.runs.use.predicting import encoded, label_probabilities, written
-from zorba_core.runs.use.quality import Judged, Quality, TextQuality, by_client, change_p_value
-from zorba_core.runs.use.rows import Table, labelled_rows, named
-from zorba_core.runs.use.tuned_model import TunedModel, finished_run, open_tuned
+from zorba_core.runs.load import check_files, check_rows, evaluation_frame, evaluation_rows, federated_rows
+from zorba_core.runs.own_rows import Table, labelled_rows, named
+from zorba_core.runs.predict import encoded, label_probabilities, written
+from zorba_core.runs.quality import Judged, Quality, TextQuality, by_client, change_p_value
+from zorba_core.runs.replay import RunModel, open_model
+from zorba_core.runs.run import Run, finished_run
 
 CLIENT_ROWS = 100  # of each client's own rows, at most
 _NAMED_CHANGES = 50
@@ -100,7 +97,7 @@ class EvaluationReport:
 
 
 def evaluate_run(
-    run: str | os.PathLike[str] | Run | TunedModel,
+    run: str | os.PathLike[str] | Run | RunModel,
     data: Table | None = None,
     *,
     label: str | None = None,
@@ -121,16 +118,16 @@ def evaluate_run(
         model: where the base model lies now, if it is not where the run's config says.
 
     Raises:
-        InvalidInputError, MissingDataError: as :func:`zorba_core.runs.use.open_tuned`; rows that lack a column, or have
-            a label that the run was not trained on; the run's own rows are not here.
+        InvalidInputError, MissingDataError: as :func:`zorba_core.runs.replay.open_model`; rows without a column that
+            is read, or with a label that the run was not trained on; the run's own rows are not here.
     """
-    if not isinstance(run, TunedModel):
+    if not isinstance(run, RunModel):
         run = finished_run(run)
     if data is not None:  # before anything slow
-        task = run.task if isinstance(run, TunedModel) else task_of(run)
+        task = (run.run if isinstance(run, RunModel) else run).task
         frame, where = labelled_rows(task, data, label, client), named(data)
-    tuned = run if isinstance(run, TunedModel) else open_tuned(run, model=model)
-    task, notes = tuned.task, []
+    tuned = run if isinstance(run, RunModel) else open_model(run, model=model)
+    task, notes = tuned.run.task, []
     if data is None:
         frame, where = _own_rows(tuned)
     with tuned.in_use():
@@ -160,46 +157,44 @@ def evaluate_run(
     )
 
 
-def _judge(tuned: TunedModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Judged:
-    task = tuned.task
+def _judge(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Judged:
+    task = tuned.run.task
     if task.kind == "text":
         loss, (given, _) = evaluate(network, rows).loss, written(tuned, network, frame)
         return TextQuality(tuple(fill(task.answer, frame)), tuple(given), loss)
     return Quality(task.label_names, frame["label"].to_numpy(np.int64), label_probabilities(network, rows))
 
 
-def _own_rows(tuned: TunedModel) -> tuple[pd.DataFrame, str]:
+def _own_rows(tuned: RunModel) -> tuple[pd.DataFrame, str]:
     """The rows that the run was evaluated on, proven by their fingerprint."""
-    task, split = tuned.task, tuned.task.rows.evaluation_split
-    request = read_request(tuned.run.path)
-    check_files(request.environment["data"].get("files", {}), task, tuned.run.path)
+    run, task = tuned.run, tuned.run.task
+    check_files(run.environment["data"].get("files", {}), task, run.path)
     _, facts = evaluation_rows(task, tuned.tokenizer, tuned.settings)
-    check_rows(request, facts, "evaluation")
-    frame = load(task, split)
-    frame = frame.iloc[choose_rows(len(frame), tuned.settings.eval_rows, tuned.settings.seed)].reset_index(drop=True)
-    return frame, f"{task.title}, {split}"
+    check_rows(facts, run.environment["data"], run.path, "evaluation")
+    frame = evaluation_frame(task, tuned.settings).reset_index(drop=True)
+    return frame, f"{task.title}, {task.rows.evaluation_split}"
 
 
-def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple[dict[str, Any], ...] | None, str]:
+def _by_division(tuned: RunModel, base: bool, client_rows: int) -> tuple[tuple[dict[str, Any], ...] | None, str]:
     """Each client's own rows, divided as the run divided them."""
     run, settings = tuned.run, tuned.settings
     if client_rows < 1:
         return None, "not asked for"
-    if tuned.task.kind == "text":
+    if tuned.run.task.kind == "text":
         return None, "the evaluation rows name no client"
     if "train_sha256" not in run.environment["data"]:
         return None, "the clients' rows were their own and are not here"
     alpha = run.config["alpha"]
-    rows, facts = divide_rows(
-        tuned.task,
+    rows, facts = federated_rows(
+        run.task,
         tuned.tokenizer,
         run.allocation.num_clients,
-        math.inf if alpha is None else alpha,
         settings,
-        run.config.get("division", DIRICHLET),
+        alpha=math.inf if alpha is None else alpha,
+        division=run.config.get("division", DIRICHLET),
     )
     try:
-        check_rows(read_request(run.path), facts, "train")
+        check_rows(facts, run.environment["data"], run.path, "train")
     except InvalidInputError as error:
         return None, one_line(error)
     chosen_N = [
@@ -215,7 +210,7 @@ def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple
     with tuned.in_use():
         networks = [tuned.network, tuned.base()] if base else [tuned.network]
         after, *before = (
-            Quality(tuned.task.label_names, label_R, label_probabilities(network, some)) for network in networks
+            Quality(tuned.run.task.label_names, label_R, label_probabilities(network, some)) for network in networks
         )
     result = by_client(client_R, after, before[0] if before else None)
     return result, f"at most {client_rows} rows of each client, which it trained with"

@@ -1,0 +1,127 @@
+"""Run folders as they are read: by Python, and by the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from tests.command import call, check_refused, tree
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import read_json
+from zorba_core.runs import list_runs, read_run
+from zorba_core.runs.train import new_folder
+
+ENVIRONMENT = {"torch": "2.13.0"}
+CONFIG = {"dataset": "sst2", "model": "opt-mini", "seed": 0, "allocation": {}}
+
+
+def test_metrics_are_totals_since_the_start(whole):
+    run = read_run(whole.path)
+    assert run.metrics["round"].tolist() == list(range(10))
+    assert run.evaluations["round"].tolist() == [0, 3, 6, 9]
+    passes = [done.forward_passes for done in run.rounds]
+    assert run.metrics["forward_passes"].tolist() == [sum(passes[: t + 1]) for t in range(10)]
+    assert run.metrics["train_loss"].isna().tolist() == [True] + [False] * 9
+    assert run.summary["forward_passes"] == sum(passes)
+
+
+def test_every_run_has_a_folder_of_its_own(tmp_path):
+    paths = [new_folder(tmp_path, "sst2", CONFIG, ENVIRONMENT) for _ in range(3)]
+    assert [path.name[13:] for path in paths] == ["", "-2", "-3"]
+    assert len({path.name[:13] for path in paths}) == 1  # sst2- and eight digits of the config's hash
+    other = new_folder(tmp_path, "sst2", {**CONFIG, "seed": 1}, ENVIRONMENT)
+    assert other.name[:13] != paths[0].name[:13]
+
+
+@pytest.mark.parametrize(
+    ("added", "mode"), [({}, 0o755), ({"task": {"name": "tickets"}}, 0o700), ({"federation": {}}, 0o700)]
+)
+def test_the_folder_of_a_run_on_rows_of_ones_own_or_of_a_federation_is_its_owners_alone(tmp_path, added, mode):
+    before = os.umask(0o022)
+    try:
+        path = new_folder(tmp_path, "own", {**CONFIG, **added}, ENVIRONMENT)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "x" * 101, "a b"])
+def test_a_name_that_is_no_folder_name_is_refused(tmp_path, name):
+    with pytest.raises(InvalidInputError, match="run name"):
+        new_folder(tmp_path, name, CONFIG, ENVIRONMENT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_runs_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match="cannot be used"):
+        new_folder(tmp_path / "file", "sst2", CONFIG, ENVIRONMENT)
+
+
+def test_a_missing_run_is_named_with_those_that_look_alike(whole, tmp_path, monkeypatch):
+    with pytest.raises(MissingDataError, match="does not exist"):
+        read_run(tmp_path / "nothing")
+    shutil.copytree(whole.path, tmp_path / "artifacts/runs/tickets-1")
+    monkeypatch.chdir(tmp_path)
+    assert read_run("tickets-1").rounds_done == 9
+    with pytest.raises(MissingDataError, match=r"run 'ticket-1' does not exist; did you mean tickets-1\?"):
+        read_run("ticket-1")
+
+
+def test_the_newest_run_comes_first(whole, tmp_path):
+    for name in ("a", "b"):
+        shutil.copytree(whole.path, tmp_path / name)
+    os.utime(tmp_path / "a" / "config.json", (1, 1))
+    assert [run.name for run in list_runs(tmp_path).runs] == ["b", "a"]
+    assert list_runs(tmp_path / "nowhere") == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("summary.json", b'{"rounds_done": 9, "fin', "summary.json: not a JSON object"),
+        ("config.json", b"[1]", "config.json: not a JSON object"),
+        ("config.json", None, "not a run folder: it has no config.json"),
+        ("config.json", b'{"dataset": "sst2"}', "config.json: it has no allocation"),
+        ("rounds.jsonl", b'{"round":0}\n{"round":1}\n', "its first line does not fit config.json"),
+    ],
+)
+def test_one_damaged_run_hides_no_other(whole, tmp_path, name, content, says):
+    shutil.copytree(whole.path, tmp_path / "healthy")
+    damaged = shutil.copytree(whole.path, tmp_path / "damaged")
+    (damaged / name).unlink()
+    if content is not None:
+        (damaged / name).write_bytes(content)
+    left = call("runs", str(tmp_path), "--json")
+    assert left.status == 0
+    answer = json.loads(left.out)
+    assert [row["run"] for row in answer["runs"]] == ["healthy"]
+    assert [says in problem for problem in answer["problems"]] == [True]
+    before = tree(tmp_path)
+    for command in ("resume", "replay"):
+        check_refused(call(command, str(damaged)))
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("change", [{"num_clients": 4}, {"rounds": "nine"}, {"seed": 77}])
+def test_a_changed_config_is_named_and_nothing_is_written(whole, tmp_path, change):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / "summary.json").unlink()
+    (run / "config.json").write_text(json.dumps(read_json(run / "config.json") | change))
+    before = tree(tmp_path)
+    for command in ("resume", "replay"):
+        left = call(command, str(run))
+        check_refused(left)
+        assert "rounds.jsonl: its first line does not fit config.json" in left.err
+    assert tree(tmp_path) == before
+
+
+def test_reading_runs_needs_no_torch():
+    code = "import sys, zorba_core.runs; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

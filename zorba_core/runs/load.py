@@ -1,0 +1,173 @@
+"""Load what a run computes with: the network, the clients' rows and the evaluation rows, with facts about them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from zorba_core.data.divide import DIRICHLET, NATURAL, divide
+from zorba_core.data.encode import count_cuts, encode, head_tokens
+from zorba_core.data.load import clients_of, load
+from zorba_core.data.own_rows import fingerprints, missing_file
+from zorba_core.data.task import TableRows, Task
+from zorba_core.engine.adapters import with_adapters
+from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.evaluation import choose_rows
+from zorba_core.engine.loop import check_model
+from zorba_core.engine.round import FederatedRows
+from zorba_core.engine.rows import Rows
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
+from zorba_core.runs.token_range import check_tokens
+from zorba_core.vram import ModelSpec, model_spec
+
+
+@contextlib.contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Context manager: compute with so many CPU threads. Two on a busy two-core machine were 40 times slower than one
+    for a small model."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def open_network(
+    task: Task, model: str | os.PathLike[str], settings: Settings
+) -> tuple[Blocks, PreTrainedTokenizerBase]:
+    """The base model as blocks, with new adapters where the settings train them, and its tokenizer.
+
+    Raises:
+        InvalidInputError, MissingDataError: the model is missing, damaged, or does not fit the task or the settings.
+    """
+    tokenizer = load_tokenizer(model)
+    label_ids_C = head_tokens(task, tokenizer)
+    loaded = load_model(model)
+    if settings.lora is not None:
+        loaded = with_adapters(loaded, settings.lora, settings.seed)
+    network = Blocks(loaded, label_ids_C, device=settings.device, precision=settings.precision)
+    network.check()
+    check_model(network, settings)
+    check_tokens(network, tokenizer, label_ids_C.tolist())
+    return network, tokenizer
+
+
+def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
+    """M, H, K, alpha and d of a model that :func:`open_network` takes, without loading its weights.
+
+    Raises:
+        InvalidInputError, MissingDataError: unknown, not available, or of a family whose size cannot be counted.
+    """
+    source = resolve_model(model)
+    return model_spec(source) if os.path.isdir(source) else hub_spec(source)
+
+
+def federated_rows(
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    num_clients: int,
+    settings: Settings,
+    *,
+    alpha: float = 1.0,
+    division: str = DIRICHLET,
+) -> tuple[FederatedRows, dict[str, Any]]:
+    """The clients' rows and the evaluation rows, with facts about them for the run's config.
+
+    Args:
+        alpha, division: how the rows are divided among clients (:mod:`zorba_core.data.divide`).
+    """
+    frame = load(task)
+    train = encode(task, frame, tokenizer, settings.seq_len)
+    held_N = divide(frame, num_clients, alpha, settings.seed, division)
+    evaluation, facts = evaluation_rows(task, tokenizer, settings)
+    clients = clients_of(frame) if division == NATURAL else ()
+    files = fingerprints(task.rows) if isinstance(task.rows, TableRows) else {}
+    facts |= {
+        **_origin_of(frame),
+        "train_rows": len(train),
+        "train_sha256": train.sha256(),
+        "rows_per_client": [len(held) for held in held_N],
+        **count_cuts(task, frame, tokenizer, settings.seq_len),
+        **({"clients": list(clients)} if clients else {}),
+        **({"files": files} if files else {}),
+    }
+    return FederatedRows(train, held_N, evaluation), facts
+
+
+def evaluation_frame(task: Task, settings: Settings) -> pd.DataFrame:
+    """The rows that a run is evaluated on, in their order."""
+    frame = load(task, task.rows.evaluation_split)
+    return frame.iloc[choose_rows(len(frame), settings.eval_rows, settings.seed)]
+
+
+def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> tuple[Rows, dict[str, Any]]:
+    """The evaluation rows, with facts about them for the run's config."""
+    frame = evaluation_frame(task, settings)
+    rows = encode(task, frame, tokenizer, settings.seq_len)
+    return rows, {
+        **_origin_of(frame),
+        "evaluation_split": task.rows.evaluation_split,
+        "evaluation_rows": len(rows),
+        "metric": rows.metric,
+        "evaluation_sha256": rows.sha256(),
+    }
+
+
+def with_data(
+    task: Task, data: str | os.PathLike[str] | None = None, test: str | os.PathLike[str] | None = None
+) -> Task:
+    """The task with its rows where they lie now.
+
+    Raises:
+        InvalidInputError: a built-in task, whose rows have their own place.
+    """
+    if data is None and test is None:
+        return task
+    if not isinstance(task.rows, TableRows):
+        raise InvalidInputError(f"--data is for runs on your own files; {task.name} is read from ZORBA_DATA or the hub")
+    moved = {name: os.fspath(path) for name, path in (("train", data), ("test", test)) if path is not None}
+    return replace(task, rows=replace(task.rows, **moved))
+
+
+def check_files(expected: Mapping[str, str], task: Task, run: str | os.PathLike[str]) -> None:
+    """Refuse files that are missing or are not those that a run began with, before they are read.
+
+    Raises:
+        MissingDataError, InvalidInputError: which file, and what to do.
+    """
+    if not isinstance(task.rows, TableRows):
+        return
+    absent = missing_file(task.rows)
+    if absent:
+        raise MissingDataError(f"{absent}: if it was moved, name its place with --data FILE (and --test FILE)")
+    if not expected:
+        return
+    for file, sha256 in fingerprints(task.rows).items():
+        if sha256 not in expected.values():
+            raise InvalidInputError(
+                f"{file} is not as it was when {os.fspath(run)} began; put that file back, or name its copy with --data"
+            )
+
+
+def check_rows(facts: Mapping[str, Any], expected: Mapping[str, Any], run: str | os.PathLike[str], *kinds: str) -> None:
+    """Refuse other rows than a run began with. ``kinds``: "train", "evaluation"; both mappings are facts of rows."""
+    for kind in kinds:
+        if facts[f"{kind}_sha256"] != expected[f"{kind}_sha256"]:
+            raise InvalidInputError(
+                f"the {kind} rows are not those that {os.fspath(run)} began with; point ZORBA_DATA to the data that it "
+                "was made with"
+            )
+
+
+def _origin_of(frame: pd.DataFrame) -> dict[str, str]:
+    return {"source": frame.attrs.get("source", ""), "note": frame.attrs.get("note", "")}

@@ -1,0 +1,235 @@
+"""The model after any round of a run, from the base model and the log alone; and the base model itself.
+
+FedIT exchanges weights, so its log cannot give them back, and a run on a GPU replays to the same bits only on a GPU.
+Such runs keep the trained weights of their last evaluation in ``weights.safetensors``. Other runs get that file when
+their last round is first replayed, so that the next time takes no longer than loading the base. The fingerprints in the
+log decide whether a file or a replay is right.
+
+Shapes: M blocks, T rounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from transformers import PreTrainedTokenizerBase
+
+from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.loop import TrainState, init, repeat_round
+from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.round import Round
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.files import atomic_path
+from zorba_core.runs.load import open_network, use_threads
+from zorba_core.runs.log import LOG
+from zorba_core.runs.models import warned_when_accepted
+from zorba_core.runs.run import Run, finished_run, read_run, settings_of
+
+WEIGHTS = "weights.safetensors"
+Notice = Callable[[str], None]
+
+
+@dataclass(eq=False)
+class RunModel:
+    """The model after one round of a run. ``network`` has its weights; :meth:`base` those before training."""
+
+    run: Run
+    round: int
+    settings: Settings
+    network: Blocks
+    tokenizer: PreTrainedTokenizerBase
+    checked_at: int | None  # the last round whose fingerprint in the log these weights, or the replay, matched
+    base_source: str | None  # where the base model lies, if it is not where the config says
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _base: Blocks | None = field(default=None, repr=False)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Context manager: compute with its networks, in the run's number of threads, one at a time."""
+        with self._lock, use_threads(self.run.config.get("threads", 1)):
+            yield
+
+    def base(self) -> Blocks:
+        """The base model, loaded when first asked for.
+
+        Raises:
+            InvalidInputError, MissingDataError: it is not where the run's config says, or not the one it began with.
+        """
+        with self._lock:
+            if self._base is None:
+                self._base = open_base(self.run, self.settings, self.base_source)[0]
+            return self._base
+
+
+def open_model(run: str | os.PathLike[str] | Run, *, model: str | os.PathLike[str] | None = None) -> RunModel:
+    """The model that a finished run ended with. The last one opened stays in memory.
+
+    Args:
+        run: the run, its folder, or its name in the default folder.
+        model: where its base model lies now, if it is not where the run's config says.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`replay`, or the run is not finished.
+    """
+    run = finished_run(run)
+    stamp = (run.path / LOG).stat().st_mtime_ns
+    return _opened(str(run.path.resolve()), stamp, model and os.fspath(model))
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(path: str, stamp: int, base_source: str | None) -> RunModel:
+    return replay(path, model=base_source)
+
+
+def replay(
+    run: str | os.PathLike[str] | Run,
+    round_index: int | None = None,
+    *,
+    model: str | os.PathLike[str] | None = None,
+    notice: Notice = lambda line: None,
+) -> RunModel:
+    """The model after ``round_index`` rounds (0: the base; None: the last). The run may still be in progress.
+
+    Args:
+        model: where the base model lies now, if it is not where the run's config says.
+        notice: called with one line where the end of the log is damaged.
+
+    Raises:
+        MissingDataError, InvalidInputError: no such run or base model; a round that the log does not have; the end of
+            the log is damaged and no round is named; the replay gives other weights than the run had.
+    """
+    run = read_run(run)
+    target = run.rounds_done if round_index is None else round_index
+    _check_target(run, target, round_index is not None, notice)
+    at = weights_round(run.path)
+    settings = _settings_here(run, at == target)
+    with use_threads(run.config.get("threads", 1)):
+        network, tokenizer = open_base(run, settings, model)
+        if target and not (at == target and read_weights(run.path, network, run.rounds)):
+            if method_facts(settings.method).first_order:
+                raise InvalidInputError(
+                    f"{run.path}: {settings.method} exchanges weights, so its log has no scalars to replay; there are "
+                    f"only rounds 0 and {at}"
+                )
+            replay_rounds(run, network, settings, target)
+            if run.finished and target == run.rounds_done:
+                with contextlib.suppress(OSError, RunError, InvalidInputError):  # a convenience, also on a full disk
+                    write_weights(run.path, network, target)
+    checked = [done.round for done in run.rounds[: target + 1] if done.weights_sha256]
+    return RunModel(run, target, settings, network, tokenizer, max(checked, default=None), model and os.fspath(model))
+
+
+@torch.no_grad()
+def replay_rounds(run: Run, network: Blocks, settings: Settings, target: int) -> TrainState:
+    """Move the base's weights, in place, through the first ``target`` rounds of the log.
+
+    Raises:
+        InvalidInputError: the weights come out differently from those that the run evaluated.
+    """
+    state, rounds = init(network, settings), run.rounds[1 : target + 1]
+    checked = max((done.round for done in rounds if done.weights_sha256), default=0)
+    for done in rounds:
+        state = repeat_round(state, done, network, run.allocation, settings)
+        if done.round == checked and network.weights_sha256() != done.weights_sha256:
+            raise InvalidInputError(
+                f"{run.path}: round {done.round} replays to other weights here than where the run was made; use the "
+                "processor, device and versions that its config.json records"
+            )
+    return state
+
+
+def open_base(
+    run: Run, settings: Settings, model: str | os.PathLike[str] | None = None
+) -> tuple[Blocks, PreTrainedTokenizerBase]:
+    """The base model of a run.
+
+    Raises:
+        InvalidInputError, MissingDataError: it is missing, or not the one that the run began with.
+    """
+    source = run.config["model"] if model is None else model
+    with warned_when_accepted():
+        network, tokenizer = open_network(run.task, source, settings)
+        actual, expected = network.weights_sha256(), run.environment["base_weights_sha256"]
+        if actual != expected:
+            raise InvalidInputError(
+                f"{os.fspath(source)} is not the base model of {run.path}: its weights have the fingerprint "
+                f"{actual[:16]}, the run began with {expected[:16]}; name the right one with --model"
+            )
+    return network, tokenizer
+
+
+def keeps_weights(settings: Settings) -> bool:
+    """Whether a run's log alone does not give its weights back everywhere."""
+    return method_facts(settings.method).first_order or settings.device == "cuda"
+
+
+def write_weights(folder: Path, network: Blocks, round_index: int) -> None:
+    """Keep the trained weights after a round in the run's folder, in place of those before.
+
+    Raises:
+        RunError: the disk is full, or fails. The file before stays.
+    """
+    weights = {f"block.{m}": network.block_weights(m) for m in range(network.num_blocks)}
+    try:
+        with atomic_path(folder / WEIGHTS) as temporary:
+            save_file(weights, temporary, metadata={"round": str(round_index)})
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"{folder / WEIGHTS} cannot be written ({error}); make room and resume the run") from None
+
+
+def weights_round(folder: Path) -> int:
+    """The round of the folder's weights file; 0 where there is none that can be read."""
+    try:
+        with safe_open(folder / WEIGHTS, "pt") as file:
+            return int(file.metadata()["round"])
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError):
+        return 0
+
+
+@torch.no_grad()
+def read_weights(folder: Path, network: Blocks, rounds: Sequence[Round]) -> bool:
+    """Put the folder's weights into the network, which holds the base's. False, with the base's weights unchanged,
+    where the file is damaged or its fingerprint is not the one in the log."""
+    base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
+    with contextlib.suppress(SafetensorError, RuntimeError, OSError):
+        with safe_open(folder / WEIGHTS, "pt") as file:
+            for m in range(network.num_blocks):
+                network.block_weights(m).copy_(file.get_tensor(f"block.{m}"))
+        if network.weights_sha256() == rounds[weights_round(folder)].weights_sha256:
+            return True
+    network.copy_to_blocks(base_M)
+    return False
+
+
+def _check_target(run: Run, target: int, named: bool, notice: Notice) -> None:
+    lost = run.summary.get("rounds_done", 0) - run.rounds_done
+    problem = f"the end of {run.path / LOG} is damaged: its last {lost} rounds are missing"
+    if lost > 0 and not named:
+        raise InvalidInputError(f"{problem}; restore it, or give a round up to {run.rounds_done} with --round")
+    if not 0 <= target <= run.rounds_done:
+        more = f"; {problem}" if lost > 0 else ""
+        raise InvalidInputError(f"round {target} is not in the log of {run.path}: it has 0 to {run.rounds_done}{more}")
+    if lost > 0:
+        notice(problem)
+
+
+def _settings_here(run: Run, has_weights: bool) -> Settings:
+    """The run's settings, on the CPU where its device is missing here and its weights are at hand."""
+    config = run.config
+    if config.get("device") == "cuda" and not torch.cuda.is_available():
+        if not has_weights:
+            raise InvalidInputError(
+                f"{run.path}: it was made on a CUDA device, and its log replays to the same bits on such a device only"
+            )
+        config = {**config, "device": "cpu", "precision": "highest"}
+    return settings_of(config, run.path)
