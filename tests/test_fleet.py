@@ -189,8 +189,8 @@ def test_columns_are_known_by_close_spellings_and_any_usual_separator(content):
 def test_names_may_be_left_out_and_rows_left_empty_in_an_editor_are_skipped():
     assert Fleet.from_csv(b"vram_gib\n8\n16.5\n", OPT).names == ("client-0", "client-1")
     frame = pd.DataFrame({"client": ["a", None, None], "vram_gib": [8.0, np.nan, 16.0]})
-    assert Fleet.from_frame(frame, OPT).names == ("a", "client-2")
-    assert Fleet.from_csv(workbook(frame), OPT).names == ("a", "client-2")
+    assert Fleet.from_frame(frame, OPT).names == ("a", "client-1")
+    assert Fleet.from_csv(workbook(frame), OPT).names == ("a", "client-1")
 
 
 def test_cards_that_nvidia_smi_lists_are_clients_and_their_mib_are_gib():
@@ -212,7 +212,8 @@ NO_DRIVER_EITHER = b"NVIDIA-SMI has failed because it couldn't communicate with 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "the file is empty; give a table with columns client,vram_gib"),
+        (b"", "the file is empty"),
+        (b"a,8\nb,8\n", "the file seems to have no header"),
         (b"client,memory\na,8\n", "columns are client, memory; want client,vram_gib"),
         (b"gpu,count,vram_gib\na,2,8\n", "columns are gpu, count, vram_gib; want client,vram_gib"),
         (b"client,vram_gib\n", "no rows"),
@@ -223,17 +224,17 @@ NO_DRIVER_EITHER = b"NVIDIA-SMI has failed because it couldn't communicate with 
         (b"client,vram_gib\na,1e300\n", "vram_gib is '1e300'; it must be a finite number above 0 and at most 1e+09"),
         (b"client,vram_gib\na,\n", "row 1 (client 'a'): vram_gib is ''"),
         (b"client,vram_gib\na,1_6\n", "vram_gib is '1_6'; it must be a number of GiB, such as 24"),
-        (b"client,vram_gib\na,8,5\n", "row 1 has 3 cells and the header 2: 'a,8,5'; write numbers with a"),
+        (b"client,vram_gib\na,8,5\n", "line 2: 3 cells and the header has 2; put a text that holds the separator"),
         (b"client;vram_gib\na;8,5\n", "vram_gib is '8,5'; it must be a number of GiB, with a decimal point, 8.5"),
         (b"client,vram_gib\na,8\nb,9\na,10\n", "client 'a' is there twice; give each its own name"),
-        (b'client,vram_gib\n"a,8\n', "not CSV (unexpected end of data)"),
+        (b'client,vram_gib\n"a,8\n', "not CSV (a quote is opened and not closed)"),
         (b"name, memory.total [MiB]\nL4, [N/A]\n", "row 1 (client 'L4'): memory.total is '[N/A]'; want a size such as"),
         (MIG_TABLE, "nvidia-smi's table for the screen; of MIG devices, write a table with columns client,vram_gib"),
         (MIG_TABLE.replace(b"MIG", b""), "nvidia-smi's table for the screen; run nvidia-smi --query-gpu=name,memory"),
         (NO_DRIVER, "nvidia-smi failed on that machine: 'Failed to initialize NVML: Driver/library version mismatch'"),
         (NO_DRIVER_EITHER, "nvidia-smi failed on that machine: \"NVIDIA-SMI has failed because it couldn't"),
-        (b"\x89PNG\r\n\x1a\n\xff\xfe", "not UTF-8 text"),
-        (b"PK\x03\x04\x00", "the Excel file cannot be read; save it as CSV"),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", "byte 0x89 is not UTF-8 text; save it as UTF-8"),
+        (b"PK\x03\x04\x00", "cannot be read as Excel"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_fleet_is_refused_in_one_sentence(tmp_path, content, says):

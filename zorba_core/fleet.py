@@ -12,8 +12,6 @@ Shapes: N clients, C cards of a mix. ``capacity_N_bytes`` float64, ``budget_N`` 
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 import re
@@ -230,17 +228,20 @@ class Fleet:
             MissingDataError: no such file.
             InvalidInputError: too large, no such table, or a row with text, NaN, or a number not above 0.
         """
-        where = "uploaded table" if isinstance(source, bytes) else str(source)
-        content = source if isinstance(source, bytes) else _read(where)
+        from zorba_core.tables import KINDS, table_of  # takes long to load
+
+        where, content = ("uploaded table", source) if isinstance(source, bytes) else (str(source), _content(source))
         if len(content) > MAX_FILE_BYTES:
             raise InvalidInputError(
                 f"{where}: larger than {MAX_FILE_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows"
             )
+        kind = ".xlsx" if content.startswith(_EXCEL) else Path(where).suffix.lower()
+        _check_nvidia_smi(where, content)
+        frame = table_of(content, where, kind if kind in KINDS else ".csv")
         try:
-            names, gib_N = _clients_of(*(_excel_cells(content) if content.startswith(_EXCEL) else _csv_cells(content)))
+            return cls.from_frame(frame, model, workload=workload)
         except InvalidInputError as error:
             raise InvalidInputError(f"{where}: {error}") from None
-        return cls(names, gib_N * GIB, _spec(model), workload)
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, model: str | ModelSpec, *, workload: Workload = PAPER_WORKLOAD) -> Fleet:
@@ -405,67 +406,29 @@ _WANT = "give a table with columns client,vram_gib"
 _QUERY = "run nvidia-smi --query-gpu=name,memory.total --format=csv"
 
 
-def _read(where: str) -> bytes:
-    if not os.path.isfile(where):
-        raise MissingDataError(f"fleet file {where!r} does not exist; {_WANT}")
-    with open(where, "rb") as file:
+def _content(source: str | os.PathLike[str]) -> bytes:
+    if not os.path.isfile(source):
+        raise MissingDataError(f"fleet file {str(source)!r} does not exist; {_WANT}")
+    with open(source, "rb") as file:
         return file.read(MAX_FILE_BYTES + 1)
 
 
-def _csv_cells(content: bytes) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, each row as long as the header. The header shows what separates the cells."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"not UTF-8 text; {_WANT} as UTF-8 CSV") from None
-    _check_nvidia_smi(text)
-    first, _, rest = text.partition("\n")
-    if first.lower().startswith("sep="):  # Excel's note to itself
-        text = rest
-    separator = max(",;\t", key=text.partition("\n")[0].count)
-    cells = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
-    try:
-        lines = [line for line in cells if line]
-    except csv.Error as error:
-        raise InvalidInputError(f"not CSV ({error}); {_WANT}") from None
-    if not lines:
-        raise InvalidInputError(f"the file is empty; {_WANT}")
-    header, *rows = lines
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(header):
-            raise InvalidInputError(
-                f"row {number} has {len(row)} cells and the header {len(header)}: {in_short(separator.join(row))}; "
-                "write numbers with a decimal point"
-            )
-    return header, rows
-
-
-def _check_nvidia_smi(text: str) -> None:
+def _check_nvidia_smi(where: str, content: bytes) -> None:
     """Refuse what ``nvidia-smi`` prints when it fails, or for the screen, with the way out.
 
     Raises:
         InvalidInputError: one of these.
     """
+    text = content[:10_000].decode("utf-8-sig", "replace")
     first = text.strip().partition("\n")[0]
     if first.startswith(("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")):
         raise InvalidInputError(
-            f"nvidia-smi failed on that machine: {in_short(first, 200)}; repair its driver, or {_WANT}"
+            f"{where}: nvidia-smi failed on that machine: {in_short(first, 200)}; repair its driver, or {_WANT}"
         )
     if first.startswith("+--") and "NVIDIA-SMI" in text:
         # With MIG, the query lists whole cards, which nobody can use whole.
         way = f"of MIG devices, write a table{_WANT.removeprefix('give a table')}" if "MIG devices" in text else _QUERY
-        raise InvalidInputError(f"this is nvidia-smi's table for the screen; {way}")
-
-
-def _excel_cells(content: bytes) -> tuple[list[str], list[list[object]]]:
-    """Header and rows of the first sheet."""
-    try:
-        frame = pd.read_excel(io.BytesIO(content), dtype=object, engine="openpyxl")
-    except ImportError:
-        raise InvalidInputError("an Excel file needs openpyxl: pip install openpyxl; or save it as CSV") from None
-    except Exception:  # a file from outside can be broken in any way
-        raise InvalidInputError("the Excel file cannot be read; save it as CSV") from None
-    return [str(column) for column in frame.columns], frame.to_numpy(object).tolist()
+        raise InvalidInputError(f"{where}: this is nvidia-smi's table for the screen; {way}")
 
 
 def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], NDArray[np.float64]]:
@@ -485,7 +448,7 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
         if _is_empty(size) and not client:
             continue
         label = f"row {number}" + (f" (client {in_short(client)})" if client else "")
-        names.append(client or f"client-{number - 1}")
+        names.append(client or f"client-{len(names)}")
         gib_N.append(_mib(label, size) / 1024 if in_mib else _gib(label, size))
     if not names:
         raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")

@@ -98,10 +98,10 @@ def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]
 
 
 def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
-    from zorba_core.data.tables import check_output, read_table, write_table
     from zorba_core.data.task import TableRows
     from zorba_core.runs import finished_run
     from zorba_core.runs.predict import predict
+    from zorba_core.tables import check_output, read_table, write_table
 
     check_output(out)
     opened = finished_run(run)

@@ -15,9 +15,9 @@ import pandas as pd
 from zorba_core.data.describe import LOOKED_AT, inferred_lines
 from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
 from zorba_core.data.prompts import words_for
-from zorba_core.data.tables import is_empty
 from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Said, TableRows, Task
 from zorba_core.errors import InvalidInputError, in_short, name_some
+from zorba_core.tables import is_empty
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

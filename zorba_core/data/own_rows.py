@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.tables import KINDS, is_empty, place, plain_values, read_table
 from zorba_core.data.task import CLIENT, MAX_LABELS, PLACE, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
+from zorba_core.tables import KINDS, is_empty, place, plain_values, read_table
 
 _PATTERN = frozenset("*?[")
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # as a table writes a column of whole numbers with gaps
@@ -33,7 +33,7 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
     whole-number labels, the names are put in; ``attrs["names"]`` has their order, by column.
 
     Raises:
-        InvalidInputError, MissingDataError: as :func:`zorba_core.data.tables.read_table`.
+        InvalidInputError, MissingDataError: as :func:`zorba_core.tables.read_table`.
     """
     given = getattr(rows, which)
     if given is None:

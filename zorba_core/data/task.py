@@ -35,9 +35,9 @@ import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from zorba_core.data.tables import text_of_file
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.registry import Registry
+from zorba_core.tables import text_of_file
 
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 MAX_LABELS = 1000

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zorba_core.data.tables import check_output, read_table, write_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+from zorba_core.tables import check_output, read_table, write_table
 
 GOOD = "text,label\n" + "".join(f"remark {n} of a kind,{'good' if n % 2 else 'bad'}\n" for n in range(40))
 

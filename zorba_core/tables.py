@@ -63,9 +63,14 @@ def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.Data
     return copy
 
 
+def table_of(content: bytes, name: str, kind: str, encoding: str = "utf-8") -> pd.DataFrame:
+    """As :func:`read_table`, of a file's content; ``name`` is for messages, ``kind`` an ending such as ``.csv``."""
+    return _READERS[kind](Path(name), content, encoding)
+
+
 @functools.lru_cache(maxsize=8)
 def _read_once(path: Path, encoding: str, stamp: tuple[int, int]) -> pd.DataFrame:
-    return _READERS[path.suffix.lower()](path, encoding)
+    return table_of(path.read_bytes(), str(path), path.suffix.lower(), encoding)
 
 
 def _check_kind(path: Path) -> None:
@@ -99,7 +104,10 @@ def text_of_file(path: Path, encoding: str = "utf-8") -> str:
     Raises:
         InvalidInputError: it is of another encoding, with the line; empty, or a binary file.
     """
-    content = path.read_bytes()
+    return _text_of(path, path.read_bytes(), encoding)
+
+
+def _text_of(path: Path, content: bytes, encoding: str) -> str:
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     try:
@@ -113,7 +121,7 @@ def text_of_file(path: Path, encoding: str = "utf-8") -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise InvalidInputError(
             f"{path.name}, line {line}: byte 0x{content[error.start]:02X} is not {encoding.upper()} text; save it as "
-            'UTF-8, or name the encoding of the whole file in a task file (encoding = "cp1252" under [rows])'
+            'UTF-8; rows to train on may name their encoding in a task file (encoding = "cp1252" under [rows])'
         ) from None
     if not text.strip():
         raise InvalidInputError(f"{path}: the file is empty")
@@ -122,8 +130,8 @@ def text_of_file(path: Path, encoding: str = "utf-8") -> str:
     return text
 
 
-def _read_csv(path: Path, encoding: str) -> pd.DataFrame:
-    text = text_of_file(path, encoding)
+def _read_csv(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
+    text = _text_of(path, content, encoding)
     says_separator = text[:4].lower() == "sep="  # Excel's first line
     separator = text[4:5] if says_separator else "\t" if path.suffix.lower() == ".tsv" else _separator_of(text)
     records = _records(path, text, separator)[says_separator:]
@@ -139,7 +147,8 @@ def _read_csv(path: Path, encoding: str) -> pd.DataFrame:
         if len(cells) != len(header):
             raise InvalidInputError(
                 f"{path.name}, line {line}: {len(cells)} cell{'s' if len(cells) > 1 else ''} and the header has "
-                f"{len(header)}; put a text that holds the separator or a line break in double quotes"
+                f"{len(header)}; put a text that holds the separator or a line break in double quotes, and write a "
+                "number with a decimal point"
             )
     frame = _frame(path, header, zip(*(cells for _, cells in rows), strict=True), [line for line, _ in rows])
     _check_header(path, frame)
@@ -191,9 +200,9 @@ def _check_header(path: Path, frame: pd.DataFrame) -> None:
         )
 
 
-def _read_json_lines(path: Path, encoding: str) -> pd.DataFrame:
+def _read_json_lines(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
     objects = []
-    for number, line in enumerate(text_of_file(path, encoding).split("\n"), start=1):
+    for number, line in enumerate(_text_of(path, content, encoding).split("\n"), start=1):
         if line.strip():
             try:
                 objects.append((number, json.loads(line)))
@@ -205,9 +214,9 @@ def _read_json_lines(path: Path, encoding: str) -> pd.DataFrame:
     return _of_objects(path, objects)
 
 
-def _read_json(path: Path, encoding: str) -> pd.DataFrame:
+def _read_json(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
     try:
-        value = json.loads(text_of_file(path, encoding))
+        value = json.loads(_text_of(path, content, encoding))
     except json.JSONDecodeError as error:
         raise InvalidInputError(
             f"{path.name}, line {error.lineno}: not JSON; one object a line belongs in a .jsonl file"
@@ -227,9 +236,9 @@ def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
     return _frame(path, names, [[value.get(name) for _, value in objects] for name in names], [n for n, _ in objects])
 
 
-def _read_parquet(path: Path, encoding: str) -> pd.DataFrame:
+def _read_parquet(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content)) as file:
             return _of_arrow(path, file.read())
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidInputError(f"{path} cannot be read as Parquet: {first_line(error)}") from None
@@ -268,10 +277,10 @@ def _values(path: Path, name: str, column: pyarrow.ChunkedArray) -> list[Any]:
         raise InvalidInputError(f"{path}: column {name} cannot be read: {first_line(error)}") from None
 
 
-def _read_excel(path: Path, encoding: str) -> pd.DataFrame:
+def _read_excel(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
     """The first sheet; a row's number is Excel's."""
     try:
-        cells = pd.read_excel(path, header=None, dtype=object, keep_default_na=False, na_values=[""])
+        cells = pd.read_excel(io.BytesIO(content), header=None, dtype=object, keep_default_na=False, na_values=[""])
     except ImportError:
         raise InvalidInputError(f"{path}: reading Excel needs openpyxl; install it, or save the sheet as CSV") from None
     except Exception as error:  # an archive from outside can be broken in any way
@@ -295,7 +304,7 @@ def _frame(path: Path, header: Sequence[str], columns: Iterable[Iterable[Any]], 
     return pd.DataFrame(data, index=pd.Index(index, name="row"), dtype=object)
 
 
-_READERS: Mapping[str, Callable[[Path, str], pd.DataFrame]] = {
+_READERS: Mapping[str, Callable[[Path, bytes, str], pd.DataFrame]] = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), _read_csv),
     **dict.fromkeys((".jsonl", ".ndjson"), _read_json_lines),
     ".json": _read_json,
