@@ -19,7 +19,6 @@ from zorba_core.plots import (
     PAPER_SCENARIOS,
     Stairs,
     allocation_figure,
-    answer_figure,
     client_order,
     clients_figure,
     compare_fronts_figure,
@@ -27,7 +26,6 @@ from zorba_core.plots import (
     front_figure,
     front_order,
     histogram_figure,
-    labels_figure,
     learning_curves_figure,
     stairs_figure,
 )
@@ -210,10 +208,8 @@ def test_figures_are_made_without_plotlys_check_and_pass_it(front):
             lambda_range=(0.1, 10),
         ),
         learning_curves_figure([run("a", [0.5, 0.9])]),
-        answer_figure({"a": 0.5, "b": 0.5}, {"a": 0.9, "b": 0.1}),
         confusion_figure(np.eye(2), ["a", "b"]),
         clients_figure([{"client": "a", "accuracy": 0.5, "accuracy_interval": (0.4, 0.6), "rows": 3}], 0.5),
-        labels_figure(np.array([[3, 4], [5, 6]]), ["good", "bad"]),
     ]
     for figure in drawn:
         go.Figure(figure.to_dict())  # raises where a property or a value is wrong

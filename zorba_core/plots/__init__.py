@@ -3,8 +3,7 @@
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.fleet import histogram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
-from zorba_core.plots.labels import labels_figure, labels_per_client
-from zorba_core.plots.quality import answer_figure, clients_figure, confusion_figure
+from zorba_core.plots.quality import clients_figure, confusion_figure
 from zorba_core.plots.runs import MEASURES, curves_figure, learning_curves_figure
 from zorba_core.plots.stairs import Stairs, stairs_figure
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
@@ -17,7 +16,6 @@ __all__ = [
     "Palette",
     "Stairs",
     "allocation_figure",
-    "answer_figure",
     "client_order",
     "clients_figure",
     "compare_fronts_figure",
@@ -26,8 +24,6 @@ __all__ = [
     "front_figure",
     "front_order",
     "histogram_figure",
-    "labels_figure",
-    "labels_per_client",
     "learning_curves_figure",
     "palette_named",
     "stairs_figure",

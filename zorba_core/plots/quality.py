@@ -1,4 +1,4 @@
-"""How a fine-tuned model answers: one text before and after, the confusion of labels, the accuracy of each client.
+"""How a fine-tuned model answers: the confusion of labels, and the accuracy of each client.
 
 Shapes: C labels.
 """
@@ -15,44 +15,9 @@ from numpy.typing import ArrayLike
 from zorba_core.plots.axes import level
 from zorba_core.plots.theme import LIGHT, Palette, as_text, styled
 
-MOST_ANSWERS, MOST_CLIENTS = 8, 60
+MOST_CLIENTS = 60
 _MOST_CELLS_WITH_TEXT = 20  # labels
 _LONGEST = 28  # characters of a label beside an axis
-
-
-def answer_figure(
-    before: Mapping[str, float] | None, after: Mapping[str, float], *, palette: Palette = LIGHT
-) -> go.Figure:
-    """Probabilities of the likeliest labels for one text, by the base model and by the fine-tuned one."""
-    order = sorted(after, key=after.__getitem__, reverse=True)[:MOST_ANSWERS]
-    if before is not None and (first := max(before, key=before.__getitem__)) not in order:
-        order = [*order[:-1], first]
-    names = [_short(name) for name in order]
-    traces = []
-    for title, values, color in (("after", after, palette.front), ("before", before, palette.quiet)):
-        if values is not None:
-            traces.append(
-                go.Bar(
-                    x=[values[name] for name in order],
-                    y=names,
-                    orientation="h",
-                    name=f"{title} fine-tuning",
-                    marker={"color": color},
-                    text=[f"{values[name]:.0%}" for name in order],
-                    textposition="outside",
-                    cliponaxis=False,
-                    hovertemplate="%{y}: %{x:.1%}<extra>" + title + "</extra>",
-                )
-            )
-    layout: dict[str, Any] = {
-        "barmode": "group",
-        "bargap": 0.25,
-        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "reversed"},
-        "xaxis": {"range": [0, 1.08], "tickformat": ".0%", "title": {"text": "probability among the labels"}},
-        "yaxis": {"autorange": "reversed", "showgrid": False},
-        "margin": {"l": 8, "r": 8, "t": 30, "b": 8},
-    }
-    return styled(traces, palette, height=110 + 46 * len(order), layout=layout)
 
 
 def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette: Palette = LIGHT) -> go.Figure:
