@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
 from app.parts import fleets, ui
+from app.parts.shape import Kept
 from app.scenario import Scenario
 from zorba_core.allocation import Allocation
 from zorba_core.plots.allocation import allocation_figure, client_order
@@ -37,7 +39,7 @@ def plain_matrix(allocation: Allocation, height: int = 240) -> go.Figure:
 def front(
     scenario: Scenario,
     study: fleets.Study,
-    kept: list[tuple[int, str, fleets.Study]],
+    kept: Sequence[Kept],
     *,
     palette: Palette,
     height: int,
@@ -52,12 +54,12 @@ def front(
             _stairs(name, study, method, look=METHOD_LOOKS.get(method, OTHER_LOOK), strong=method == scenario.follow)
         )
     # On top, since the curves of different fleets nearly coincide.
-    curves += [_stairs(name, other, "paper", look=FLEET_LOOKS[slot]) for slot, name, other in kept]
+    curves += [_stairs(each.name, each.study, "paper", look=FLEET_LOOKS[each.slot]) for each in kept]
     chosen = None
     if point is not None:
         followed = study.curve(scenario.follow)
         chosen = float(followed.gib_P[point]), float(followed.lambda_P[point])
-    sizes = [(len(other.gib_N), other.needs.num_blocks) for other in [study, *(other for *_, other in kept)]]
+    sizes = [(len(other.gib_N), other.needs.num_blocks) for other in [study, *(each.study for each in kept)]]
     return stairs_figure(
         curves,
         chosen=chosen,

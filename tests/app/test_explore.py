@@ -42,8 +42,23 @@ def test_the_slider_moves_the_point_and_keeps_it_when_the_shape_changes(app):
 
 def test_a_number_out_of_range_is_named_and_not_used(app):
     app.run().number_input(key="clients").set_value(5000).run()
-    assert "Clients must be from 1 to 2,000" in texts(app)
+    assert "Clients must be at least 1 and at most 2,000" in texts(app)
     assert "50 clients" in texts(app)
+
+
+def test_a_range_beyond_the_slider_is_cut_to_it(app):
+    app.query_params["span"] = "0.2,300"
+    texts(app.run())
+    assert app.slider(key="span").value == (0.2, 3.0)
+
+
+def test_another_batch_moves_a_range_that_nobody_has_set(app):
+    app.run()
+    before = app.slider(key="span").value
+    app.number_input(key="batch").set_value(4).run()
+    texts(app)
+    assert app.slider(key="span").value < before
+    assert "span" not in app.query_params
 
 
 @pytest.mark.parametrize(

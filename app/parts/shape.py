@@ -1,0 +1,286 @@
+"""The controls that shape the clients' VRAM, and what they come to: the left side of the page Explore."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app import scenario as scenarios
+from app.parts import fleets, ui
+from app.scenario import MOST_KEPT, SHAPES, Scenario, update
+from zorba_core.errors import ZorbaError
+from zorba_core.plots.fleet import histogram_figure
+
+RANDOM = ("uniform", "bell", "small", "gpus")  # shapes that a new draw changes
+_SIZES = {"low": "Small (GiB)", "mid": "Medium (GiB)", "high": "Large (GiB)"}
+_ENDS = {"ge": "at least", "gt": "above", "le": "at most"}
+
+
+def widget(scenario: Scenario, name: str, usual: object = None) -> str:
+    """The key of a field's widget, which shows the field's value, or ``usual`` where the field is None."""
+    value, last = getattr(scenario, name), st.session_state.get(f"usual_{name}", usual)
+    st.session_state[f"usual_{name}"] = usual
+    if value is None and last != usual:
+        st.session_state[name] = usual  # another batch or length has other sizes
+    st.session_state.setdefault(name, usual if value is None else value)
+    return name
+
+
+def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
+    """The controls as they stand, and the fleet that they describe."""
+    st.header("1 · The clients' VRAM", anchor=False)
+    changes: dict[str, object] = {}
+    key = widget(scenario, "shape")
+    changes["shape"] = st.segmented_control(
+        "Shape", list(SHAPES), format_func=SHAPES.get, key=key, label_visibility="collapsed", required=True, wrap=True
+    )
+    model, clients, work = st.columns([0.36, 0.26, 0.38], vertical_alignment="bottom")
+    changes["model"] = model.selectbox("Model", fleets.models(), key=widget(scenario, "model"), on_change=_other_model)
+    if changes["shape"] != "list":
+        changes["clients"] = clients.number_input("Clients", step=1, key=widget(scenario, "clients"))
+    with work.popover(f"Batch {scenario.batch}, length {scenario.length}", width="stretch"):
+        changes |= _workload(scenario)
+    scenario = checked(scenario, changes)
+    scenario = checked(scenario, _sizes(scenario))
+    study = fleets.study(scenario.fleet)
+    need = study.needs
+    ui.figure(
+        histogram_figure(
+            study.all_N_gib,
+            one_gib=need.one_gib,
+            block_gib=need.block_gib,
+            num_blocks=need.num_blocks,
+            palette=ui.palette(),
+            height={"three": 160, "list": 140}.get(scenario.shape, 190),
+        ),
+        key="histogram",
+        alt=f"Histogram of the VRAM of {len(study.all_N_gib)} clients, in steps of one block.",
+    )
+    _summary(scenario, study)
+    with st.container(horizontal=True, gap="small"):
+        taken = [item.split("|", 1)[0] for item in scenario.kept]
+        link = scenarios.link_of(scenario.fleet)
+        st.button(
+            "Keep for comparison",
+            icon=":material/keep:",
+            on_click=_keep,
+            args=(scenario, next((slot for slot in "0123" if slot not in taken), "")),
+            disabled=len(taken) >= MOST_KEPT
+            or bool(study.problem)
+            or any(item.endswith(f"|{link}") for item in scenario.kept),
+            help=f"Draw this fleet's curve beside the next ones; up to {MOST_KEPT}.",
+        )
+        st.button(
+            "New draw",
+            icon=":material/casino:",
+            on_click=update,
+            kwargs={"seed": scenario.seed + 1},
+            disabled=scenario.shape not in RANDOM,
+            help="Other clients of the same shape.",
+        )
+        st.button(
+            "As in the paper",
+            icon=":material/undo:",
+            on_click=_as_in_paper,
+            args=(scenario,),
+            disabled=scenario.is_paper and scenario.fleet == Scenario(model=scenario.model),
+            help="50 clients, uniform from one block to all blocks.",
+        )
+    return scenario, study
+
+
+def _workload(scenario: Scenario) -> dict[str, object]:
+    fields = Scenario.model_fields
+    st.caption("VRAM grows with both. The paper has batch 8 and length 128 or 256.")
+    return {
+        "batch": st.number_input("Batch", step=1, key=widget(scenario, "batch"), help=fields["batch"].description),
+        "length": st.number_input("Length", step=16, key=widget(scenario, "length"), help=fields["length"].description),
+        "precision": st.selectbox("Numbers", ["float32", "bfloat16"], key=widget(scenario, "precision")),
+    }
+
+
+def checked(scenario: Scenario, changes: dict[str, object]) -> Scenario:
+    """The scenario with each change that is a value of its field; one line for each that is not."""
+    for name, value in changes.items():
+        if value == getattr(scenario, name):
+            continue
+        try:
+            scenario = scenario.replace(**{name: value})
+        except ValueError:
+            bounds = {
+                end: getattr(part, end)
+                for part in Scenario.model_fields[name].metadata
+                for end in _ENDS
+                if hasattr(part, end)
+            }
+            reach = " and ".join(f"{_ENDS[end]} {bound:,}" for end, bound in bounds.items()) or "another value"
+            label = _SIZES.get(name, name.capitalize())
+            st.warning(f"{label} must be {reach}; the value before is used.", icon=":material/warning:")
+    return scenario
+
+
+def _sizes(scenario: Scenario) -> dict[str, object]:
+    """The shape's own controls."""
+    need, shape = scenario.needs, scenario.shape
+    if shape in ("uniform", "bell", "small"):
+        usual, top = (round(need.one_gib, 2), round(need.all_gib, 2)), float(np.ceil(1.5 * need.all_gib))
+        key = widget(scenario, "span", usual)
+        if max(st.session_state[key]) > top:  # of a link, or of a larger batch
+            st.session_state[key] = tuple(min(end, top) for end in st.session_state[key])
+        span = st.slider("From, to (GiB)", 0.0, top, key=key, step=0.05 if need.all_gib < 20 else 0.5)
+        return {"span": None if span == usual else span}
+    if shape in ("two", "three"):
+        return _kinds(scenario)
+    if shape == "gpus":
+        mix, card = st.columns(2)
+        return {
+            "mix": mix.selectbox(
+                "GPUs", list(fleets.MIXES), format_func=lambda name: fleets.MIXES[name].title,
+                key=widget(scenario, "mix"), help=f"Source: {fleets.MIXES[scenario.mix].source}.",
+            ),
+            "card": card.slider("Share for training (%)", 5, 100, key=widget(scenario, "card"), step=5),
+        }  # fmt: skip
+    return {"rows": _table(scenario)}
+
+
+def _kinds(scenario: Scenario) -> dict[str, object]:
+    usual = fleets.usual_sizes(scenario.needs)
+    names = [name for name in _SIZES if name != "mid" or scenario.shape == "three"]
+    changes: dict[str, object] = {}
+    places = st.columns([0.24, 0.24, 0.52] if scenario.shape == "two" else 3)
+    last = places[-1] if scenario.shape == "two" else st
+    for name, place in zip(names, places, strict=False):
+        value = place.number_input(_SIZES[name], step=0.1, key=widget(scenario, name, usual[name]), format="%g")
+        changes[name] = None if value == usual[name] else value
+    if scenario.shape == "two":
+        changes["large"] = last.slider("Clients with the large one (%)", 0, 100, key=widget(scenario, "large"))
+    else:
+        changes["cuts"] = last.slider(
+            "Small up to, large from (% of the clients)", 0, 100, key=widget(scenario, "cuts"), format="%d%%",
+        )  # fmt: skip
+    return changes
+
+
+def _table(scenario: Scenario) -> tuple[tuple[float, int], ...]:
+    """Rows of the editable table; what is uploaded becomes its rows."""
+    usual = fleets.usual_rows(scenario.needs)
+    rows = scenario.rows or usual
+    if st.session_state.get("table_base") is None or st.session_state.get("table_shown") != scenario.rows:
+        st.session_state["table_base"] = rows  # the editor keeps its edits apart from the rows that it starts with
+        st.session_state["table_turn"] = st.session_state.get("table_turn", 0) + 1
+    editor, upload = st.columns([0.55, 0.45])
+    with editor:
+        edited = st.data_editor(
+            pd.DataFrame(st.session_state["table_base"], columns=["GiB", "clients"]),
+            num_rows="dynamic",
+            hide_index=True,
+            height=145,
+            key=f"table_{st.session_state['table_turn']}",
+            column_config={
+                "GiB": st.column_config.NumberColumn(min_value=0.001, format="%.2f"),
+                "clients": st.column_config.NumberColumn(min_value=0, step=1, format="%d"),
+            },
+            alt="Table of GiB and clients.",
+        )
+    with upload:
+        st.file_uploader(
+            "Or a file", type=["csv", "tsv", "txt", "xlsx"], key="table_file", on_change=_take_file,
+            help="A column of GiB, and one of names if you like; or what "
+            "`nvidia-smi --query-gpu=name,memory.total --format=csv` prints.",
+        )  # fmt: skip
+        if said := st.session_state.get("table_problem"):
+            st.caption(f":red[{ui.sentence(said)}]")
+    whole = edited.dropna()
+    rows = tuple((float(gib), int(count)) for gib, count in whole.itertuples(index=False) if gib > 0 and count > 0)
+    rows = () if rows == usual else rows
+    st.session_state["table_shown"] = rows
+    return rows
+
+
+def _take_file() -> None:
+    """The uploader's callback."""
+    file = st.session_state.get("table_file")
+    st.session_state.pop("table_problem", None)
+    if file is None:
+        return
+    try:
+        rows = fleets.rows_of_file(file.getvalue())
+    except ZorbaError as error:
+        st.session_state["table_problem"] = str(error)
+    else:
+        update(rows=rows, shape="list", spend=None, flips="")
+
+
+def _other_model() -> None:
+    """Sizes in GiB suit one model: another starts with its own."""
+    changes = {"model": st.session_state["model"], "span": None, "low": None, "mid": None, "high": None}
+    update(**changes, spend=None, flips="", **({"rows": ()} if st.session_state.get("shape") == "list" else {}))
+
+
+def _as_in_paper(scenario: Scenario) -> None:
+    paper = Scenario(model=scenario.model)
+    scenarios.put(paper.replace(**{name: getattr(scenario, name) for name in ("unit", "methods", "follow", "kept")}))
+
+
+def _summary(scenario: Scenario, study: fleets.Study) -> None:
+    if not len(study.gib_N):
+        st.caption(f"{ui.count(len(study.all_N_gib), 'client')}; none has room for a block.")
+    else:
+        st.caption(
+            f"{ui.count(len(study.gib_N), 'client')}, {study.total_gib:,.1f} GiB together; the median client fits "
+            f"{int(np.median(study.budget_N))} of {study.needs.num_blocks} blocks."
+        )
+    if not study.too_small:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        some = "1 client is" if study.too_small == 1 else f"{study.too_small} clients are"
+        st.caption(f":material/warning: {some} too small for one block and left out.", width="content")
+        if changes := fleets.rescued(scenario):
+            said = " and ".join(f"{name} {value}" for name, value in changes.items())
+            st.button(f"Keep with {said}", on_click=update, kwargs=changes, type="tertiary")
+
+
+def name_of(scenario: Scenario, study: fleets.Study) -> str:
+    """What a fleet is called in legends and tables."""
+    need, usual = study.needs, fleets.usual_sizes(study.needs)
+    sizes = {name: getattr(scenario, name) or usual[name] for name in usual}
+    if scenario.shape == "gpus":
+        what = fleets.MIXES[scenario.mix].title
+    elif scenario.shape == "two":
+        what = f"Two kinds {sizes['low']:g}/{sizes['high']:g}, {scenario.large} %"
+    elif scenario.shape == "three":
+        what = f"Three kinds {sizes['low']:g}/{sizes['mid']:g}/{sizes['high']:g}"
+    elif scenario.shape == "list":
+        what = f"My list ({len(study.all_N_gib)})"
+    else:
+        low, high = scenario.span or (need.one_gib, need.all_gib)
+        what = f"{SHAPES[scenario.shape]} {low:.2g}–{high:.2g}"
+    return what if scenario.model == "opt-125m" else f"{what}, {scenario.model}"
+
+
+class Kept(NamedTuple):
+    """A fleet kept for comparison."""
+
+    slot: int  # of its colour
+    name: str
+    study: fleets.Study
+    item: str  # as the scenario has it
+
+
+def _keep(scenario: Scenario, slot: str) -> None:
+    name = name_of(scenario, fleets.study(scenario.fleet)).replace("|", "/")
+    update(kept=(*scenario.kept, f"{slot}|{name}|{scenarios.link_of(scenario.fleet)}"))
+
+
+def kept_fleets(scenario: Scenario) -> list[Kept]:
+    """The fleets kept for comparison; one that cannot be drawn is left out."""
+    result = []
+    for item in scenario.kept:
+        slot, name, link = [*item.split("|", 2), "", ""][:3]
+        study = fleets.study(scenarios.of_link(link).fleet)
+        if slot in ("0", "1", "2", "3") and not study.problem:
+            result.append(Kept(int(slot), name[:60], study, item))
+    return result
