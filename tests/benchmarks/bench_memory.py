@@ -38,12 +38,13 @@ def measure(active: int, device: str) -> dict[str, object]:
     """One round of a single client in this process; ``{"bytes": ..., "what": ...}`` as the run folders have it."""
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
-    network = Blocks(OPTForCausalLM(OPTConfig()), [10, 20], device=device)  # the default config is OPT-125M's
+    network = Blocks(OPTForCausalLM(OPTConfig()), device=device)  # the default config is OPT-125M's
     rng = np.random.default_rng(SEED)
     batch = Rows.of_words(
         torch.from_numpy(rng.integers(3, 50_000, (BATCH_SIZE, SEQ_LEN))).to(device),
         torch.full((BATCH_SIZE,), SEQ_LEN - 1, device=device),
         torch.from_numpy(rng.integers(0, 2, BATCH_SIZE)).to(device),
+        [10, 20],
     )
     # The active blocks are spread over the depth, as an allocation spreads them.
     A_MN = np.zeros((network.num_blocks, 1), bool)

@@ -103,7 +103,7 @@ def own_rounds(batches_N: list[Rows]) -> dict[str, Callable[[], float]]:
     data = FederatedRows(rows, [np.arange(*pair) for pair in itertools.pairwise(starts)], rows)
 
     def by(estimator: str, A_MN: np.ndarray) -> Callable[[], float]:
-        network = Blocks(load_model(SETTINGS.model), LABEL_IDS)
+        network = Blocks(load_model(SETTINGS.model))
         settings = SETTINGS.run_settings.replace(lr=LR, estimator=estimator)
         allocation, state = Allocation(A_MN), init(network, settings)
 
@@ -114,7 +114,7 @@ def own_rounds(batches_N: list[Rows]) -> dict[str, Callable[[], float]]:
 
         return run
 
-    M, N = Blocks(load_model(SETTINGS.model), LABEL_IDS).num_blocks, len(batches_N)
+    M, N = Blocks(load_model(SETTINGS.model)).num_blocks, len(batches_N)
     problem = Problem(np.full(N, M), M, total=SETTINGS.total)
     matrices = {
         "full": np.ones((M, N), dtype=bool),

@@ -36,7 +36,8 @@ def prompts() -> tuple[torch.Tensor, torch.Tensor]:
 
 def label_logits(network: Blocks, token_ids_BL: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
     """By the network's pieces."""
-    return network.head(network(Rows.of_words(token_ids_BL, last_B, torch.zeros_like(last_B)))[:, 0])
+    rows = Rows.of_words(token_ids_BL, last_B, torch.zeros_like(last_B), LABELS)
+    return rows.scores(network, network(rows))
 
 
 def own_label_logits(model: PreTrainedModel, token_ids_BL: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
@@ -58,7 +59,7 @@ def base(family: str) -> torch.nn.Module:
 
 
 def network_of(family: str, lora: Lora = LORA, seed: int = 7, *, moved: bool = True, **options: object) -> Blocks:
-    network = Blocks(with_adapters(base(family), lora, seed), LABELS, **options)
+    network = Blocks(with_adapters(base(family), lora, seed), **options)
     if moved:  # away from B = 0, where half of the numbers change nothing
         generator = torch.Generator().manual_seed(5)
         for m in range(network.num_blocks):
@@ -73,6 +74,7 @@ def batches() -> list[Rows]:
             torch.randint(1, VOCABULARY, (4, length), generator=generator),
             torch.randint(0, length, (4,), generator=generator),
             torch.randint(0, 3, (4,), generator=generator),
+            LABELS,
         )
         for length in (6, 12, 9)
     ]
@@ -81,7 +83,7 @@ def batches() -> list[Rows]:
 @torch.no_grad()
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_own(family, prompts):
-    expected = label_logits(Blocks(base(family), LABELS, dtype=torch.float64), *prompts)
+    expected = label_logits(Blocks(base(family), dtype=torch.float64), *prompts)
     network = network_of(family, moved=False, dtype=torch.float64)
     assert torch.allclose(label_logits(network, *prompts), expected, rtol=1e-12, atol=1e-12)
     network = network_of(family, dtype=torch.float64)
@@ -140,13 +142,13 @@ def test_saved_adapters_are_merged_or_apart(family, tmp_path, prompts):
     network = network_of(family)
     expected = label_logits(network, *prompts)
     fingerprint = save_model(network, tmp_path / "merged")
-    merged = Blocks(AutoModelForCausalLM.from_pretrained(tmp_path / "merged"), LABELS)
+    merged = Blocks(AutoModelForCausalLM.from_pretrained(tmp_path / "merged"))
     assert merged.weights_sha256() == fingerprint != network.weights_sha256()
     assert not merged.has_adapters
     assert torch.allclose(label_logits(merged, *prompts), expected, rtol=1e-4, atol=1e-4)
     save_adapters(network, tmp_path / "apart", "the base")
     assert not (tmp_path / "apart" / "model.safetensors").exists()
-    apart = Blocks(PeftModel.from_pretrained(base(family), tmp_path / "apart"), LABELS)
+    apart = Blocks(PeftModel.from_pretrained(base(family), tmp_path / "apart"))
     assert torch.equal(label_logits(apart, *prompts), expected)
     assert torch.equal(label_logits(network, *prompts), expected)
 
@@ -176,4 +178,4 @@ def test_without_peft_one_line_says_what_to_install(monkeypatch):
 
 def test_only_adapters_can_be_saved_apart(tmp_path):
     with pytest.raises(InvalidInputError, match="has no adapters"):
-        save_adapters(Blocks(base("opt"), LABELS), tmp_path / "apart", "the base")
+        save_adapters(Blocks(base("opt")), tmp_path / "apart", "the base")

@@ -39,7 +39,7 @@ def test_averaging_changes_none_of_its_inputs():
 
 
 def test_blocks_move_along_the_directions_and_a_block_without_reports_stays(make_tiny_model):
-    network = Blocks(make_tiny_model("opt"), [5, 6], dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
     directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
     before_M = [network.block_weights(m).clone() for m in range(3)]
     rho_bar_MQ = np.array([[0.5, -2.0], [0.0, 0.0], [1.0, 0.0]])

@@ -97,20 +97,20 @@ def through(blocks: Blocks, token_ids_RL: torch.Tensor) -> torch.Tensor:
     hidden_RLH = blocks.embed(token_ids_RL)
     for m in range(blocks.num_blocks):
         hidden_RLH = blocks.run_block(m, hidden_RLH)
-    logits_SC = blocks.head(hidden_RLH.flatten(0, 1))
+    logits_SC = blocks.vocabulary_logits(hidden_RLH.flatten(0, 1), torch.tensor(LABELS))
     return logits_SC.view(*token_ids_RL.shape, -1)
 
 
 @torch.no_grad()
 def test_the_pieces_in_order_give_the_models_own_logits(model, token_ids_RL):
-    blocks = Blocks(model, LABELS)
+    blocks = Blocks(model)
     own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS]
     torch.testing.assert_close(through(blocks, token_ids_RL), own_RLC.double(), rtol=1e-5, atol=1e-6)
 
 
 @torch.no_grad()
 def test_a_row_reads_nothing_behind_a_position_and_nothing_of_other_rows(model, token_ids_RL):
-    blocks = Blocks(model, LABELS)
+    blocks = Blocks(model)
     whole_RLC = through(blocks, token_ids_RL)
     some = through(blocks, token_ids_RL[1:3, :8])
     torch.testing.assert_close(some, whole_RLC[1:3, :8], rtol=1e-5, atol=1e-6)
@@ -118,7 +118,7 @@ def test_a_row_reads_nothing_behind_a_position_and_nothing_of_other_rows(model, 
 
 @torch.no_grad()
 def test_what_is_written_to_the_weights_is_what_a_block_computes_with(model, token_ids_RL):
-    blocks = Blocks(model, LABELS)
+    blocks = Blocks(model)
     before = through(blocks, token_ids_RL)
     with blocks.moving([1]) as weights:
         weights[1].mul_(1.5)
@@ -131,7 +131,7 @@ def test_what_is_written_to_the_weights_is_what_a_block_computes_with(model, tok
 
 @pytest.mark.parametrize("name", ["opt", "gpt2", "llama", "falcon", "gemma3"])
 def test_gradients_flow_from_the_logits_to_every_block(name, token_ids_RL):
-    blocks = Blocks(CASES[name](), LABELS)
+    blocks = Blocks(CASES[name]())
     parameters = [parameter for m in range(3) for parameter in blocks.block_parameters(m).values()]
     for parameter in parameters:
         parameter.requires_grad_(True)
@@ -143,7 +143,7 @@ def test_gradients_flow_from_the_logits_to_every_block(name, token_ids_RL):
 @torch.no_grad()
 def test_a_block_without_weights_is_the_identity_where_norms_come_first(token_ids_RL):
     for name, identity in {"opt": True, "gpt2": True, "llama": True, "opt norm after": False}.items():
-        blocks = Blocks(CASES[name](), LABELS)
+        blocks = Blocks(CASES[name]())
         hidden_RLH = blocks.embed(token_ids_RL)
         assert torch.equal(blocks.run_block_without_weights(hidden_RLH), hidden_RLH) is identity
 
@@ -151,25 +151,25 @@ def test_a_block_without_weights_is_the_identity_where_norms_come_first(token_id
 def test_sizes_come_from_a_model_without_memory(model):
     with torch.device("meta"):
         empty = type(model)(model.config)
-    assert Blocks(empty, LABELS, device="meta").sizes_M == Blocks(model, LABELS).sizes_M
+    assert Blocks(empty, device="meta").sizes_M == Blocks(model).sizes_M
 
 
 def test_a_model_without_a_list_of_blocks_or_that_looks_ahead_is_refused():
     bert = transformers.BertForMaskedLM(transformers.BertConfig(**ROTARY))
     bert.config.is_causal = False
     with pytest.raises(InvalidInputError, match="looks ahead"):
-        Blocks(bert, LABELS)
+        Blocks(bert)
     opt = CASES["opt"]()
     opt.config.num_hidden_layers = 5
     with pytest.raises(InvalidInputError, match="no list of 5 blocks"):
-        Blocks(opt, LABELS)
+        Blocks(opt)
 
 
 def test_a_model_whose_pieces_differ_from_its_own_forward_pass_is_refused():
     """Here the last block's output is read twice, which no list of blocks shows."""
     model = CASES["llama"]()
-    Blocks(model, LABELS).check()
+    Blocks(model).check()
     norm = model.model.norm
     norm.register_forward_hook(lambda module, given, normed: normed * given[0].shape[1])
     with pytest.raises(InvalidInputError, match="differ from the model's own forward pass"):
-        Blocks(model, LABELS).check()
+        Blocks(model).check()

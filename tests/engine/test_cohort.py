@@ -25,6 +25,7 @@ def batch(generator: torch.Generator, rows: int, length: int, vocabulary: int = 
         torch.randint(2, vocabulary, (rows, length), generator=generator),
         torch.randint(0, length, (rows,), generator=generator),
         torch.randint(0, 3, (rows,), generator=generator),
+        LABELS,
     )
 
 
@@ -58,7 +59,7 @@ def assert_same(reference: Estimate, cohort: Estimate, tolerance: float) -> None
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_every_family_gets_the_rho_of_the_reference(family, make_tiny_model, inactive, dtype):
-    network = Blocks(make_tiny_model(family, num_blocks=4), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model(family, num_blocks=4), dtype=dtype)
     A_MN = random_allocation(0, 4, 9)
     assert_same(*both(network, batches(9), A_MN, dtype, inactive=inactive), TOLERANCE[dtype])
 
@@ -67,7 +68,7 @@ def test_every_family_gets_the_rho_of_the_reference(family, make_tiny_model, ina
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, inactive, dtype, share):
-    network = Blocks(make_tiny_model("opt", num_blocks=6), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model("opt", num_blocks=6), dtype=dtype)
     for seed in range(3):
         A_MN = random_allocation(seed, 6, 11, share)
         assert_same(*both(network, batches(11), A_MN, dtype, inactive=inactive), TOLERANCE[dtype])
@@ -75,7 +76,7 @@ def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, i
 
 @pytest.mark.parametrize("kind", DIRECTIONS)
 def test_every_kind_of_direction(make_tiny_model, kind):
-    network = Blocks(make_tiny_model("opt"), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
     reference, cohort = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)
     # A direction of norm 1 has a rho sqrt(d) times smaller, and rounding over mu stays.
     assert np.abs(cohort.rho_NQ - reference.rho_NQ).max() <= 1e-10 * max(1e-2, np.abs(reference.rho_NQ).max())
@@ -85,27 +86,27 @@ def test_every_kind_of_direction(make_tiny_model, kind):
 @pytest.mark.parametrize("piece", [3, 4, 5, 17, 1000])
 def test_pieces_of_any_size(make_tiny_model, monkeypatch, dtype, piece):
     monkeypatch.setattr(cohort_module, "rows_at_once", lambda network, length: piece)
-    network = Blocks(make_tiny_model("opt"), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model("opt"), dtype=dtype)
     reference, cohort = both(network, batches(9, lengths=(8, 20)), random_allocation(2, 3, 9), dtype)
     assert_same(reference, cohort, TOLERANCE[dtype])
 
 
 def test_clients_with_unequal_numbers_of_rows(make_tiny_model):
-    network = Blocks(make_tiny_model("opt"), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
     rows = batches(7, rows=(1, 3, 8), lengths=(5, 9))
     assert_same(*both(network, rows, random_allocation(3, 3, 7, 0.6), torch.float64), 1e-10)
 
 
 def test_clients_with_so_few_positions_that_products_round_differently(make_tiny_model):
     """Below 16 positions the library multiplies by another routine; such clients are computed apart."""
-    network = Blocks(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"))
     rows = batches(8, rows=(1, 2), lengths=(3, 5))
     assert_same(*both(network, rows, random_allocation(4, 3, 8, 0.6), torch.float32), 1e-5)
 
 
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_weights_and_batches_are_left_as_they_were(make_tiny_model, inactive):
-    network = Blocks(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"))
     rows = batches(4)
     before, ids = network.weights_sha256(), [row.token_ids_RL.clone() for row in rows]
     directions = Directions("gaussian", network.sizes_M)
@@ -115,7 +116,7 @@ def test_weights_and_batches_are_left_as_they_were(make_tiny_model, inactive):
 
 
 def test_weights_come_back_when_a_pass_fails(make_tiny_model, monkeypatch):
-    network = Blocks(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"))
     before, calls = network.weights_sha256(), []
     run_block = network.run_block
 
@@ -135,7 +136,7 @@ def test_weights_come_back_when_a_pass_fails(make_tiny_model, monkeypatch):
 
 def test_blocks_run_only_the_rows_that_need_them(make_tiny_model, monkeypatch):
     """A row's cost for a direction is the number of blocks from its first active one on."""
-    network = Blocks(make_tiny_model("opt", num_blocks=4), LABELS)
+    network = Blocks(make_tiny_model("opt", num_blocks=4))
     positions = []
     run_block = network.run_block
     monkeypatch.setattr(
@@ -149,7 +150,7 @@ def test_blocks_run_only_the_rows_that_need_them(make_tiny_model, monkeypatch):
 
 
 def test_noise_is_drawn_once_a_direction_and_block_whatever_the_number_of_clients(make_tiny_model, monkeypatch):
-    network = Blocks(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"))
     directions = Directions("rademacher", network.sizes_M)
     drawn = []
     add_to = directions.add_to
@@ -166,7 +167,7 @@ def test_noise_is_drawn_once_a_direction_and_block_whatever_the_number_of_client
 def test_pieces_are_whole_steps_of_positions_but_the_last(make_tiny_model, monkeypatch, length, piece, step):
     """A step is 128 positions, unless a third of a piece has fewer."""
     monkeypatch.setattr(cohort_module, "rows_at_once", lambda network, length: piece)
-    network, clients = Blocks(make_tiny_model("opt"), LABELS), range(40)
+    network, clients = Blocks(make_tiny_model("opt")), range(40)
     cohort = Cohort(network, batches(40, rows=(5, 3), lengths=(length,)), np.ones((3, 40), bool))
     for chosen in range(1, 41):
         rows_of = [np.arange(160)[rows] for _, rows in cohort.pieces(np.isin(clients, clients[:chosen]))]

@@ -22,6 +22,7 @@ def batch(seed: int, rows: int = 4, length: int = 6) -> Rows:
         torch.randint(2, 400, (rows, length), generator=generator),
         torch.randint(1, length, (rows,), generator=generator),
         torch.randint(0, 2, (rows,), generator=generator),
+        LABELS,
     )
 
 
@@ -31,7 +32,7 @@ BATCHES = [batch(seed) for seed in range(3)]
 @pytest.fixture
 def network(make_tiny_model) -> Blocks:
     # A smooth activation: the kinks of OPT's ReLU are everywhere, and across one the difference quotient is off.
-    return Blocks(make_tiny_model("opt", activation="gelu"), LABELS, dtype=torch.float64)
+    return Blocks(make_tiny_model("opt", activation="gelu"), dtype=torch.float64)
 
 
 def gradient_by_block(network: Blocks, rows: Rows, active_M, inactive="frozen") -> dict[int, torch.Tensor]:
@@ -41,7 +42,7 @@ def gradient_by_block(network: Blocks, rows: Rows, active_M, inactive="frozen") 
     for m in range(network.num_blocks):
         runs = active_M[m] or inactive == "frozen"
         hidden = network.run_block(m, hidden) if runs else network.run_block_without_weights(hidden)
-    loss = F.cross_entropy(network.head(rows.read(hidden)[:, 0]), rows.label_E)
+    loss = rows.losses(network, rows.read(hidden)).mean()
     gradients = {}
     for m in np.flatnonzero(active_M):
         parameters = list(network.model.model.decoder.layers[m].parameters())
@@ -71,7 +72,7 @@ def test_rho_tends_to_the_directional_derivative_and_its_error_falls_as_mu(netwo
 
 @pytest.mark.slow
 def test_the_mean_of_many_estimates_points_along_the_gradient(make_tiny_model):
-    network = Blocks(make_tiny_model("opt", num_blocks=1), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt", num_blocks=1), dtype=torch.float64)
     directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
     size, count = network.sizes_M[0], 6000
     rho_NQ = estimate(network, BATCHES[:1], np.ones((1, 1)), range(count), directions, mu=1e-6).rho_NQ
@@ -84,7 +85,7 @@ def test_the_mean_of_many_estimates_points_along_the_gradient(make_tiny_model):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_estimation_leaves_the_weights_bit_for_bit(make_tiny_model, dtype):
-    network = Blocks(make_tiny_model("opt"), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model("opt"), dtype=dtype)
     before = network.weights_sha256()
     estimate(network, BATCHES, A_MN, SEEDS, Directions("gaussian", network.sizes_M, dtype=dtype), mu=0.3)
     assert network.weights_sha256() == before

@@ -40,7 +40,7 @@ def assert_same(expected: Estimate, estimate: Estimate, tolerance: float) -> Non
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_model, inactive, dtype):
-    network = Blocks(make_tiny_model(family), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model(family), dtype=dtype)
     before = network.weights_sha256()
     forward_mode, backward = both(network, batches(7), random_allocation(0, 3, 7), dtype, inactive=inactive)
     # Llama's norms compute in float32 whatever they are given.
@@ -52,7 +52,7 @@ def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_mod
 
 def test_blocks_are_dropped_from_a_network_that_nothing_was_computed_with_before(make_tiny_model):
     """A block without weights is a copy of one that is not watched."""
-    networks = [Blocks(make_tiny_model("opt-post-norm"), LABELS, dtype=torch.float64) for _ in range(2)]
+    networks = [Blocks(make_tiny_model("opt-post-norm"), dtype=torch.float64) for _ in range(2)]
     directions, A_MN = Directions("gaussian", networks[0].sizes_M, dtype=torch.float64), random_allocation(0, 3, 5, 0.5)
     expected = estimate_jvp(networks[0], batches(5), A_MN, SEEDS, directions, inactive="dropped")
     for estimate in (estimate_exact, estimate_jvp):
@@ -62,7 +62,7 @@ def test_blocks_are_dropped_from_a_network_that_nothing_was_computed_with_before
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, inactive, share):
-    network = Blocks(make_tiny_model("opt", num_blocks=6), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt", num_blocks=6), dtype=torch.float64)
     for seed in range(2):
         A_MN = random_allocation(seed, 6, 8, share)
         assert_same(*both(network, batches(8), A_MN, torch.float64, inactive=inactive), 1e-10)
@@ -70,14 +70,14 @@ def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, i
 
 @pytest.mark.parametrize("kind", DIRECTIONS)
 def test_every_kind_of_direction(make_tiny_model, kind):
-    network = Blocks(make_tiny_model("opt"), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
     forward_mode, backward = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)
     assert backward.rho_NQ == pytest.approx(forward_mode.rho_NQ, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("rows", [(1, 3, 8), (2,)])
 def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(make_tiny_model, monkeypatch, rows):
-    network = Blocks(make_tiny_model("opt"), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
     A_MN, batches_N = random_allocation(3, 3, 7, 0.6), batches(7, rows=rows, lengths=(5, 9))
     whole = both(network, batches_N, A_MN, torch.float64)
     assert_same(*whole, 1e-10)
@@ -104,14 +104,14 @@ def test_a_block_with_an_unknown_layer_is_differentiated_client_by_client(make_t
     model = make_tiny_model("opt", num_blocks=4)
     block = model.model.decoder.layers[1]
     block.fc2 = nn.Sequential(block.fc2, Doubling())
-    network = Blocks(model, LABELS, dtype=torch.float64)
+    network = Blocks(model, dtype=torch.float64)
     A_MN = random_allocation(2, 4, 9, 0.6)
     assert_same(*both(network, batches(9), A_MN, torch.float64, inactive=inactive), 1e-10)
 
 
 def test_each_client_passes_forward_once_and_backward_once_whatever_the_directions(make_tiny_model, monkeypatch):
     """And blocks before the first active one are not differentiated."""
-    network = Blocks(make_tiny_model("opt", num_blocks=4), LABELS)
+    network = Blocks(make_tiny_model("opt", num_blocks=4))
     A_MN = np.array([[0, 0], [0, 0], [1, 1], [0, 1]], dtype=bool)
     runs, run_block = [], network.run_block
 
@@ -128,7 +128,7 @@ def test_each_client_passes_forward_once_and_backward_once_whatever_the_directio
 
 
 def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together(make_tiny_model, monkeypatch):
-    network = Blocks(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"))
     directions, asked = Directions("rademacher", network.sizes_M), []
     drawn = directions.side_by_side
     monkeypatch.setattr(
@@ -160,11 +160,11 @@ def poisoned_network(make_tiny_model):
             batch.token_ids_RL[:, 0] = 5
     with torch.no_grad():
         model.get_input_embeddings().weight[5] = torch.inf
-    return Blocks(model, LABELS), batches_N
+    return Blocks(model), batches_N
 
 
 def test_finite_differences_tend_to_it(make_tiny_model):
-    network = Blocks(make_tiny_model("opt", activation="gelu"), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt", activation="gelu"), dtype=torch.float64)
     directions, rows, A_MN = Directions("gaussian", network.sizes_M, dtype=torch.float64), batches(4), np.ones((3, 4))
     derivative_NQ = estimate_exact(network, rows, A_MN, SEEDS, directions).rho_NQ
     error = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.engine.forward_mode import estimate_jvp
-from tests.engine.test_cohort import LABELS, MU, SEEDS, TOLERANCE, assert_same, batches, random_allocation
+from tests.engine.test_cohort import MU, SEEDS, TOLERANCE, assert_same, batches, random_allocation
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
@@ -47,7 +47,7 @@ def test_weights_are_moved_as_by_the_whole_direction(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, dtype):
-    network = Blocks(make_tiny_model("opt", num_blocks=4), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model("opt", num_blocks=4), dtype=dtype)
     asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, low_rank(network, dtype))
     assert_same(estimate(*asked, mu=MU), estimate_cohort(*asked, mu=MU), TOLERANCE[dtype])
 
@@ -55,7 +55,7 @@ def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, dtype):
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_exact_scalars_without_gradients_are_those_of_forward_mode(family, make_tiny_model, inactive):
     """Whatever the shapes of batches and whoever activates what; the label positions are all that is read."""
-    network = Blocks(make_tiny_model(family, num_blocks=4), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model(family, num_blocks=4), dtype=torch.float64)
     asked = (network, batches(9), random_allocation(3, 4, 9, 0.5), SEEDS, low_rank(network))
     expected, exact = estimate_jvp(*asked, inactive=inactive), estimate_exact(*asked, inactive=inactive)
     assert np.abs(expected.rho_NQ).max() > 0.1
@@ -103,7 +103,7 @@ def test_scalars_are_rounded_far_below_what_they_are_worth():
 
 
 def test_an_update_moves_the_weights_by_a_sum_of_the_directions(make_tiny_model):
-    network = Blocks(make_tiny_model("gpt2"), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("gpt2"), dtype=torch.float64)
     directions, before = low_rank(network), [network.block_weights(m).clone() for m in range(3)]
     rho_bar_MQ = np.array([[0.5, -1.0], [0.0, 0.0], [2.0, 0.25]])
     update_blocks(network, rho_bar_MQ, SEEDS, directions, 0.1)

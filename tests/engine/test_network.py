@@ -19,7 +19,7 @@ def prompts() -> Rows:
     last_B = torch.tensor([8, 2, 5, 8, 0])
     token_ids_BL = torch.randint(1, VOCABULARY, (5, 9), generator=generator)
     token_ids_BL[torch.arange(9) > last_B[:, None]] = 0
-    return Rows.of_words(token_ids_BL, last_B, torch.zeros_like(last_B))
+    return Rows.of_words(token_ids_BL, last_B, torch.zeros_like(last_B), LABELS)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
@@ -31,21 +31,21 @@ def test_label_logits_equal_the_hugging_face_forward_pass(family, make_tiny_mode
     for row, last in zip(prompts.token_ids_RL, prompts.last_R, strict=True):  # each prompt alone, without any padding
         logits = model(row[None, : last + 1], use_cache=False).logits
         expected.append(logits[0, -1, LABELS])
-    network = Blocks(model, LABELS, dtype=dtype)
-    logits_BC = network.head(network(prompts)[:, 0])
+    network = Blocks(model, dtype=dtype)
+    logits_BC = prompts.scores(network, network(prompts))
     assert logits_BC.dtype == torch.float64
     assert torch.allclose(logits_BC.to(dtype), torch.stack(expected), rtol=tolerance, atol=tolerance)
 
 
 def test_a_dropped_block_computes_as_one_whose_weights_are_zero(family, make_tiny_model, prompts):
-    network = Blocks(make_tiny_model(family), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model(family), dtype=torch.float64)
     dropped = network(prompts, active_M=[True, False, True], inactive="dropped")
     network.block_weights(1).zero_()
     assert torch.equal(dropped, network(prompts))
 
 
 def test_dropping_every_block_leaves_the_embedding_where_the_norm_comes_first(make_tiny_model, prompts):
-    network = Blocks(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"))
     assert torch.equal(
         network(prompts, active_M=[False] * 3, inactive="dropped"),
         prompts.read(network.embed(prompts.token_ids_RL)),
@@ -53,14 +53,14 @@ def test_dropping_every_block_leaves_the_embedding_where_the_norm_comes_first(ma
 
 
 def test_a_dropped_block_of_a_post_norm_model_loses_the_text(make_tiny_model, prompts):
-    network = Blocks(make_tiny_model("opt-post-norm"), LABELS)
-    logits_BC = network.head(network(prompts, active_M=[True, True, False], inactive="dropped")[:, 0])
+    network = Blocks(make_tiny_model("opt-post-norm"))
+    logits_BC = prompts.scores(network, network(prompts, active_M=[True, True, False], inactive="dropped"))
     assert torch.equal(logits_BC, logits_BC[:1].expand_as(logits_BC))
 
 
 def test_block_vectors_hold_every_parameter_of_the_blocks(family, make_tiny_model, prompts):
     model = make_tiny_model(family)
-    network = Blocks(model, LABELS)
+    network = Blocks(model)
     inside = sum(p.numel() for name, p in model.named_parameters() if ".layers." in name or ".h." in name)
     assert sum(network.sizes_M) == inside
     before = network(prompts)
@@ -69,15 +69,15 @@ def test_block_vectors_hold_every_parameter_of_the_blocks(family, make_tiny_mode
 
 
 def test_a_saved_model_loads_with_the_same_weights(family, make_tiny_model, tmp_path):
-    network = Blocks(make_tiny_model(family), LABELS)
+    network = Blocks(make_tiny_model(family))
     network.block_weights(0).add_(0.125)
     save_model(network, tmp_path / "saved")
-    again = Blocks(AutoModelForCausalLM.from_pretrained(tmp_path / "saved"), LABELS)
+    again = Blocks(AutoModelForCausalLM.from_pretrained(tmp_path / "saved"))
     assert again.weights_sha256() == network.weights_sha256()
 
 
 def test_the_fingerprint_sees_one_changed_bit(make_tiny_model):
-    network = Blocks(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"))
     before = network.weights_sha256()
     weights = network.block_weights(1)
     weights[5] = torch.nextafter(weights[5], torch.tensor(torch.inf))

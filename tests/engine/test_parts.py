@@ -39,10 +39,10 @@ def weights_of(make_tiny_model):
         generator = torch.Generator().manual_seed(seed)
         label_R = torch.randint(0, 2, (count,), generator=generator)
         token_ids_RL = torch.randint(30, 60, (count, 8), generator=generator)
-        return Rows.of_words(token_ids_RL, torch.full((count,), 7), label_R)
+        return Rows.of_words(token_ids_RL, torch.full((count,), 7), label_R, [70, 71])
 
     def train(**changes) -> str:
-        network = Blocks(make_tiny_model("opt"), [70, 71])
+        network = Blocks(make_tiny_model("opt"))
         held = FederatedRows(rows(20, 1), [np.arange(10), np.arange(10, 20)], rows(8, 2))
         run_all(network, FULL, held, SETTINGS.replace(**changes))
         return network.weights_sha256()

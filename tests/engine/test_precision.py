@@ -31,13 +31,14 @@ def batches(num_clients: int = 4) -> list[Rows]:
             torch.randint(2, 400, (4, 20), generator=generator),
             torch.randint(0, 20, (4,), generator=generator),
             torch.randint(0, 3, (4,), generator=generator),
+            LABELS,
         )
         for _ in range(num_clients)
     ]
 
 
 def network_of(family: str, make_tiny_model, precision: str = "bf16") -> Blocks:
-    return Blocks(make_tiny_model(family), LABELS, precision=precision)
+    return Blocks(make_tiny_model(family), precision=precision)
 
 
 def relative_error(found: np.ndarray, exact: np.ndarray) -> float:
@@ -65,7 +66,7 @@ def test_weights_hidden_states_and_logits_keep_their_dtype(family, make_tiny_mod
     rows = batches(1)[0]
     hidden_BLH = network.run_block(0, network.embed(rows.token_ids_RL))
     assert hidden_BLH.dtype == network.block_weights(0).dtype == torch.float32
-    assert network.head(network(rows)[:, 0]).dtype == torch.float64
+    assert rows.scores(network, network(rows)).dtype == torch.float64
 
 
 def test_evaluation_multiplies_in_the_dtype_whatever_the_run_does(make_tiny_model):
@@ -129,7 +130,7 @@ def test_a_gpu_that_can_only_imitate_a_precision_is_refused():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_on_a_gpu_the_scalars_still_point_the_right_way(make_tiny_model, precision):
-    network = Blocks(make_tiny_model("opt"), LABELS, device="cuda", precision=precision)
+    network = Blocks(make_tiny_model("opt"), device="cuda", precision=precision)
     directions = Directions("rademacher", network.sizes_M, device="cuda")
     found_NQ = estimate_cohort(network, batches(), A_MN, SEEDS, directions, mu=1e-2).rho_NQ
     with network.at_precision("highest"):

@@ -28,7 +28,7 @@ def rows_of_two_kinds(count: int, seed: int) -> Rows:
     generator = torch.Generator().manual_seed(seed)
     label_R = torch.randint(0, 2, (count,), generator=generator)
     token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
-    return Rows.of_words(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
+    return Rows.of_words(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R, [70, 71])
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def rows() -> FederatedRows:
 
 @pytest.fixture
 def new_network(make_tiny_model):
-    return lambda dtype=torch.float32: Blocks(make_tiny_model("opt"), [70, 71], dtype=dtype)
+    return lambda dtype=torch.float32: Blocks(make_tiny_model("opt"), dtype=dtype)
 
 
 def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows):

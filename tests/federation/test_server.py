@@ -31,7 +31,7 @@ def notes() -> list[tuple[str, dict]]:
 @pytest.fixture
 def make_server(make_config, notes):
     def make(budgets=BUDGETS, **changes) -> Server:
-        network = Blocks(tiny_model("opt"), [5, 6])
+        network = Blocks(tiny_model("opt"))
         server = Server(
             make_config(num_clients=4), ServerSettings(**changes), network,
             lambda what, content: notes.append((what, content)),
@@ -142,7 +142,7 @@ def test_a_client_whose_answers_cannot_be_used_loses_its_place(make_server, note
 
 def test_a_client_far_behind_that_never_follows_loses_its_seat_and_the_run_goes_on(make_config, monkeypatch):
     settings = make_config().settings.replace(participation=0.25, rounds=12)
-    server = Server(make_config(settings), ServerSettings(), Blocks(tiny_model("opt"), [5, 6]), lambda *note: None)
+    server = Server(make_config(settings), ServerSettings(), Blocks(tiny_model("opt")), lambda *note: None)
     for seat in range(4):
         register(server, seat, blocks=3)
     server.replan()

@@ -40,13 +40,14 @@ def batches(count: int, rows: int = 4, device: str | torch.device = "cuda") -> l
             torch.randint(2, 400, (rows, length), generator=generator),
             torch.randint(0, length, (rows,), generator=generator),
             torch.randint(0, 3, (rows,), generator=generator),
+            LABELS,
         ).to(device)
         for length in (6, 7, 20, 20, 13, 20, 7, 6, 9)[:count]
     ]
 
 
 def networks(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> tuple[Blocks, Blocks]:
-    return tuple(Blocks(copy.deepcopy(model), LABELS, dtype=dtype, device=device) for device in ("cpu", "cuda"))
+    return tuple(Blocks(copy.deepcopy(model), dtype=dtype, device=device) for device in ("cpu", "cuda"))
 
 
 def allocation(num_blocks: int = 4, num_clients: int = 9) -> np.ndarray:

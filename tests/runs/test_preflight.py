@@ -21,7 +21,7 @@ def rows_of_two_kinds(count: int, seed: int) -> Rows:
     generator = torch.Generator().manual_seed(seed)
     label_R = torch.randint(0, 2, (count,), generator=generator)
     token_ids_RL = torch.randint(30, 45, (count, 16), generator=generator) + 15 * label_R[:, None]
-    return Rows.of_words(token_ids_RL, torch.randint(8, 16, (count,), generator=generator), label_R)
+    return Rows.of_words(token_ids_RL, torch.randint(8, 16, (count,), generator=generator), label_R, [40, 50])
 
 
 ROWS = FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in range(4)], rows_of_two_kinds(40, 2))
@@ -40,7 +40,7 @@ def network() -> Blocks:
         for name, parameter in model.named_parameters():
             if "norm" not in name:
                 parameter.normal_(0, 0.02, generator=generator)
-    return Blocks(model, [40, 50])
+    return Blocks(model)
 
 
 def measured(network: Blocks, **settings) -> tuple[dict[str, float], list[str], str]:

@@ -32,13 +32,14 @@ def rows() -> FederatedRows:
         torch.randint(30, 60, (120, 8), generator=generator),
         torch.randint(2, 8, (120,), generator=generator),
         torch.ones(120, dtype=torch.long),
+        [70, 71],
     )
     return FederatedRows(train, [np.arange(n, 120, 4) for n in range(4)], None)
 
 
 @pytest.fixture
 def network(make_tiny_model) -> Blocks:
-    return Blocks(make_tiny_model("opt"), [70, 71])
+    return Blocks(make_tiny_model("opt"))
 
 
 def test_the_advised_rate_learns_and_the_weights_are_left_bit_for_bit(network, rows):

@@ -101,11 +101,9 @@ def encode(
     tokens_R = [prompts.tokens(row, room) for row, (room, _) in enumerate(rooms_R)]
     if task.kind == "text":
         answers_R = [[answer[:length]] for (answer,), (_, length) in zip(answers_R, rooms_R, strict=True)]
-    one_token = task.kind == "labels" and all(len(answer) == 1 for answer in answers_R[0])
     label_R = frame["label"].to_numpy(np.int64) if labelled and "label" in task.columns else np.zeros(len(frame))
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
-    answers = None if one_token else answers_R
-    rows = Rows.of(tokens_R, answers, label_R, seq_len, pad_id, mean=task.score == "mean")
+    rows = Rows.of(tokens_R, answers_R, label_R, seq_len, pad_id, mean=task.score == "mean")
     return replace(rows, prior_C=torch.tensor(task.prior, dtype=torch.float64))
 
 

@@ -52,7 +52,6 @@ class Blocks:
     adapters alone.
 
     Args:
-        label_ids: the C vocabulary rows that :meth:`head` computes.
         precision: of the products within blocks (:mod:`zorba_core.engine.precision`).
 
     Raises:
@@ -62,7 +61,6 @@ class Blocks:
     def __init__(
         self,
         model: PreTrainedModel | PeftModel,
-        label_ids: Sequence[int],
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
@@ -82,17 +80,11 @@ class Blocks:
                 if isinstance(part, nn.ReLU):
                     part.inplace = True  # a copy of a block's widest tensor would leave the processor's cache
         self._weights_M = [_flattened(list(self.block_parameters(m).values())) for m in range(self.num_blocks)]
-        self._label_ids = torch.as_tensor(label_ids, dtype=torch.long, device=self.device)
         self._calls = functools.lru_cache(_KEPT_CALLS)(self._catch_calls)
 
     @property
     def num_blocks(self) -> int:
         return len(self._blocks)
-
-    @property
-    def label_count(self) -> int:
-        """C, the label words that :meth:`head` computes."""
-        return len(self._label_ids)
 
     @property
     def vocabulary_size(self) -> int:
@@ -157,12 +149,8 @@ class Blocks:
         with products_in(self.precision, self.device):
             return _hidden(self._blocks[block](hidden_RLH, *arguments, **named))
 
-    def head(self, hidden_SH: Tensor) -> Tensor:
-        """Logits of the label words, (S, C), float64, from hidden states after the last block."""
-        return self.vocabulary_logits(hidden_SH, self._label_ids)
-
     def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor:
-        """Logits (S, V), float64, of any tokens. (:mod:`zorba_core.engine.rows` goes through all, in pieces.)
+        """Logits (S, V), float64, of some tokens, from hidden states after the last block.
 
         The product is float64: a difference of two close losses is next, and a float32 product of few rows rounds
         otherwise than one of many.

@@ -54,7 +54,7 @@ def label_log_probabilities(network: Blocks, rows: Rows, batch_size: int = BATCH
     """Log-probability of each label or option of each example among those it chooses from, (E, C), float64: the softmax
     over scores, where a score is the sum of the log-probabilities of the answer's tokens. -inf where an example has
     fewer than C options. The labels that ``rows`` hold play no part."""
-    most = network.label_count if rows.one_token else int(rows.answers_E.max())
+    most = len(rows.words_C) if rows.one_token else int(rows.answers_E.max())
     log_p_EC = np.full((len(rows), most), -np.inf)
     for chosen, batch, final in _in_batches(network, rows, batch_size):
         part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()

@@ -9,8 +9,8 @@ last block, and what the loss is:
 
 over the examples E of client n. There are three cases.
 
-- Label words of one token each: all examples choose among the network's label words (:meth:`Network.head`), so a row
-  is the prompt alone, and the loss reads its last position. No candidate is stored.
+- Label words of one token each: a row is the prompt alone, the loss reads its last position, and of the vocabulary
+  only the label words. They are stored once, and no candidate of any example.
 - Labels or options of several tokens: the score of a candidate is the sum of its tokens' log-probabilities, or their
   mean, and the loss is the cross-entropy over the scores. (With one token each that is the case above: what is common
   to all scores cancels.) A candidate's last token is only predicted, so candidates that differ in nothing else share a
@@ -52,8 +52,6 @@ Tokens = Sequence[int]
 class Network(Protocol):
     """What rows use of :class:`zorba_core.engine.blocks.Blocks`, which imports them."""
 
-    def head(self, hidden_SH: Tensor) -> Tensor: ...
-
     @property
     def vocabulary_size(self) -> int: ...
 
@@ -79,22 +77,24 @@ class Rows:
     last_R: Tensor  # index of the prompt's last token: the answer is what follows it
     label_E: Tensor  # the right candidate, 0..C-1
     rows_E: Tensor  # rows of each example
-    answers_E: Tensor  # candidates of each example; 0: the network's label words
+    answers_E: Tensor  # candidates of each example that are stored; 0: all choose among ``words_C``
     row_A: Tensor  # the candidate's row, counted within its example
     target_AT: Tensor  # the candidate's tokens, then NO_TOKEN
     divisor_A: Tensor  # the score is the sum of the tokens' log-probabilities over this: 1, or the number of tokens
+    words_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # label words of one token each
     prior_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))  # empty: zeros
 
     @staticmethod
-    def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor) -> Rows:
-        """Prompts that the network's label words follow, one token each; ``label_E`` numbers the words."""
-        one_E = torch.ones_like(last_R)
-        return Rows(token_ids_RL, last_R, label_E, one_E, one_E * 0, one_E[:0], one_E.new_zeros(0, 0), one_E[:0])
+    def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor, words_C: Tokens) -> Rows:
+        """Prompts that one of the label words follows, which are one token each; ``label_E`` numbers the words."""
+        one_E, words_C = torch.ones_like(last_R), torch.as_tensor(words_C, dtype=torch.int64, device=last_R.device)
+        none_A, none_AT = one_E[:0], one_E.new_zeros(0, 0)
+        return Rows(token_ids_RL, last_R, label_E, one_E, one_E * 0, none_A, none_AT, none_A, words_C)
 
     @staticmethod
     def of(
         prompts: Sequence[Tokens],
-        answers: Sequence[Sequence[Tokens]] | None,
+        answers: Sequence[Sequence[Tokens]],
         label_E: np.ndarray,
         seq_len: int,
         pad_id: int,
@@ -104,12 +104,14 @@ class Rows:
         """From each example's prompt and candidates, padded to ``seq_len``.
 
         Args:
-            answers: None: the network's label words. No candidate may begin another one of the same example.
+            answers: no candidate may begin another one of the same example.
             mean: a candidate's score is the mean of its tokens' log-probabilities, not their sum.
         """
-        if answers is None:
+        words = [tokens[0] for tokens in answers[0] if len(tokens) == 1]
+        if len(words) == len(answers[0]) > 1 and all(candidates == answers[0] for candidates in answers):
             table_RL, last_R = _padded(prompts, seq_len, pad_id), [len(prompt) - 1 for prompt in prompts]
-            return Rows.of_words(*(torch.from_numpy(np.array(part, np.int64)) for part in (table_RL, last_R, label_E)))
+            columns = [torch.from_numpy(np.array(part, np.int64)) for part in (table_RL, last_R, label_E)]
+            return Rows.of_words(*columns, words)
         sequences: list[list[int]] = []
         last_R, rows_E, row_A, targets = [], [], [], []
         for prompt, candidates in zip(prompts, answers, strict=True):
@@ -131,8 +133,8 @@ class Rows:
 
     @property
     def one_token(self) -> bool:
-        """Are the candidates the network's label words?"""
-        return len(self.target_AT) == 0
+        """Do all examples choose among the same label words of one token each?"""
+        return len(self.words_C) > 0
 
     @functools.cached_property
     def written(self) -> bool:
@@ -171,7 +173,7 @@ class Rows:
     @property
     def largest_token(self) -> int:
         """The largest token id of prompts, padding and candidates."""
-        return max(int(part.max()) for part in (self.token_ids_RL, self.target_AT) if part.numel())
+        return max(int(part.max()) for part in (self.token_ids_RL, self.target_AT, self.words_C) if part.numel())
 
     def rows(self, index_B: np.ndarray | Tensor) -> Rows:
         """The given examples, in the given order."""
@@ -182,6 +184,7 @@ class Rows:
             *(part[row] for part in (self.token_ids_RL, self.last_R)),
             *(part[index_B] for part in (self.label_E, self.rows_E, self.answers_E)),
             *(part[answer] for part in (self.row_A, self.target_AT, self.divisor_A)),
+            self.words_C,
             self.prior_C,
         )
 
@@ -191,7 +194,7 @@ class Rows:
         columns = {part.name: [getattr(rows, part.name) for rows in parts] for part in fields(Rows)}
         columns["token_ids_RL"] = _as_wide(columns["token_ids_RL"], 0)
         columns["target_AT"] = _as_wide(columns["target_AT"], NO_TOKEN)
-        columns["prior_C"] = columns["prior_C"][:1]
+        columns |= {name: columns[name][:1] for name in ("words_C", "prior_C")}
         return Rows(**{name: torch.cat(column).to(device) for name, column in columns.items()})
 
     def to(self, device: torch.device | str) -> Rows:
@@ -227,7 +230,7 @@ class Rows:
         """Each candidate's score, (E, C), float64, minus its prior: its log-probability up to what all candidates of an
         example have in common; -inf where an example has fewer candidates."""
         if self.one_token:
-            score_EC = network.head(final_RPH[:, 0])
+            score_EC = network.vocabulary_logits(final_RPH[:, 0], self.words_C)
         else:
             score_A = self._candidates(network, final_RPH)[0] / self.divisor_A
             there_EC = torch.arange(int(self.answers_E.max()), device=score_A.device) < self.answers_E[:, None]

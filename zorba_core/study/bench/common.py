@@ -61,7 +61,7 @@ def client_batches(settings: BenchSettings, vocabulary: int) -> list[Rows]:
         token_ids_BL = generator.integers(3, vocabulary, (settings.batch_size, settings.seq_len))
         last_B = np.full(settings.batch_size, settings.seq_len - 1)
         label_B = generator.integers(0, len(LABEL_IDS), settings.batch_size)
-        rows = Rows.of_words(*(torch.from_numpy(part) for part in (token_ids_BL, last_B, label_B)))
+        rows = Rows.of_words(*(torch.from_numpy(part) for part in (token_ids_BL, last_B, label_B)), LABEL_IDS)
         batches.append(rows.to(settings.device))
     return batches
 

@@ -25,7 +25,6 @@ from zorba_core.runs.environment import describe
 from zorba_core.runs.load import use_threads
 from zorba_core.runs.models import load_model
 from zorba_core.study.bench.common import (
-    LABEL_IDS,
     LR,
     BenchSettings,
     Report,
@@ -38,7 +37,7 @@ from zorba_core.study.bench.common import (
 def run_bench(settings: BenchSettings, report: Report = lambda line: None) -> dict[str, Any]:
     """Time rounds of each allocation; the result is plain data for JSON."""
     with use_threads(settings.threads):
-        network = Blocks(load_model(settings.model), LABEL_IDS, device=settings.device)
+        network = Blocks(load_model(settings.model), device=settings.device)
         return {
             "settings": settings.model_dump(),
             "environment": describe(settings.run_settings),
@@ -120,4 +119,4 @@ def _plain_passes(
                     hidden = network.run_block(m, hidden)
                 elif rows > 0:  # the values do not matter here, the work does
                     network.run_block(m, hidden[:rows])
-            network.head(everything.read(hidden, slice(start, stop))[:, 0])
+            network.vocabulary_logits(everything.read(hidden, slice(start, stop))[:, 0], everything.words_C)
