@@ -37,7 +37,7 @@ SETTINGS = Settings(rounds=ROUNDS, batch_size=4, seq_len=64, eval_rows=200, esti
 
 def opened(model: str, task: str, seed: int):
     settings = SETTINGS.replace(seed=seed)
-    network, tokenizer = open_network(get_task(task), model, settings)
+    network, tokenizer = open_network(model, settings)
     rows, _ = federated_rows(get_task(task), tokenizer, CLIENTS, settings)
     allocation = solve(Problem([BLOCKS] * CLIENTS, network.num_blocks)).allocation
     return network, allocation, rows, settings

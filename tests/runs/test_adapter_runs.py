@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.encode import head_tokens
 from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs import Run
@@ -47,7 +46,7 @@ def test_the_exported_model_has_the_adapters_merged_and_predicts_as_the_run_does
     rebuilt = open_model(run)
     assert rebuilt.network.has_adapters
     export_run(rebuilt, tmp_path / "exported")
-    merged = Blocks(load_model(tmp_path / "exported"), head_tokens(run.task, rebuilt.tokenizer))
+    merged = Blocks(load_model(tmp_path / "exported"))
     assert merged.weights_sha256() != run.environment["base_weights_sha256"]
     rows, _ = encoded(rebuilt, text_rows(run.task, texts))
     expected = label_probabilities(rebuilt.network, rows)

@@ -51,7 +51,7 @@ def tune(
     chosen, _ = choice.allocation_for(read_spec(task_options.model), settings, clients)
     transformers_logging.disable_progress_bar()
     with use_threads(1):
-        network, tokenizer = open_network(task, task_options.model, settings)
+        network, tokenizer = open_network(task_options.model, settings)
         division = division_of(task, task_options.division)
         rows, _ = federated_rows(
             task, tokenizer, chosen.num_clients, settings, alpha=task_options.alpha, division=division

@@ -114,9 +114,8 @@ def open_replica(config: RunConfig, model: str | None = None, threads: int = 1) 
     Raises:
         InvalidInputError, MissingDataError: the model is missing or does not fit.
     """
-    task = with_label_words(config.described_task(), config.label_words or None)
     with use_threads(threads):
-        network, tokenizer = open_network(task, model or config.model, config.settings)
+        network, tokenizer = open_network(model or config.model, config.settings)
         return Replica(network, tokenizer, config.settings, threads)
 
 

@@ -153,7 +153,7 @@ def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> Server
     if evaluate_on:
         task = with_data(task, evaluate_on, evaluate_on)
     with use_threads(1):
-        network, tokenizer = open_network(task, config.model, settings)
+        network, tokenizer = open_network(config.model, settings)
         evaluation, facts = evaluation_rows(task, tokenizer, settings)
         check_tokens(network, tokenizer, evaluation)
         checks: dict[str, Any] = {}

@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.divide import DIRICHLET, NATURAL, divide
-from zorba_core.data.encode import count_cuts, encode, head_tokens
+from zorba_core.data.encode import count_cuts, encode
 from zorba_core.data.load import clients_of, load
 from zorba_core.data.own_rows import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
@@ -26,7 +26,6 @@ from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
-from zorba_core.runs.token_range import check_tokens
 from zorba_core.vram import ModelSpec, model_spec
 
 
@@ -42,23 +41,19 @@ def use_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def open_network(
-    task: Task, model: str | os.PathLike[str], settings: Settings
-) -> tuple[Blocks, PreTrainedTokenizerBase]:
+def open_network(model: str | os.PathLike[str], settings: Settings) -> tuple[Blocks, PreTrainedTokenizerBase]:
     """The base model as blocks, with new adapters where the settings train them, and its tokenizer.
 
     Raises:
-        InvalidInputError, MissingDataError: the model is missing, damaged, or does not fit the task or the settings.
+        InvalidInputError, MissingDataError: the model is missing, damaged, or does not fit the settings.
     """
     tokenizer = load_tokenizer(model)
-    label_ids_C = head_tokens(task, tokenizer)
     loaded = load_model(model)
     if settings.lora is not None:
         loaded = with_adapters(loaded, settings.lora, settings.seed)
-    network = Blocks(loaded, label_ids_C, device=settings.device, precision=settings.precision)
+    network = Blocks(loaded, device=settings.device, precision=settings.precision)
     network.check()
     check_model(network, settings)
-    check_tokens(network, tokenizer, label_ids_C.tolist())
     return network, tokenizer
 
 

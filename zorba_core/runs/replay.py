@@ -158,7 +158,7 @@ def open_base(
     """
     source = run.config["model"] if model is None else model
     with warned_when_accepted():
-        network, tokenizer = open_network(run.task, source, settings)
+        network, tokenizer = open_network(source, settings)
         actual, expected = network.weights_sha256(), run.environment["base_weights_sha256"]
         if actual != expected:
             raise InvalidInputError(

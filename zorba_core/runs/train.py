@@ -129,7 +129,7 @@ def fine_tune(
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(threads):
-        network, tokenizer = open_network(task, model, settings)
+        network, tokenizer = open_network(model, settings)
         if allocation is None:
             allocation = Allocation(np.ones((network.num_blocks, num_clients), dtype=bool))
         division = division_of(task, division)

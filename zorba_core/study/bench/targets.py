@@ -24,7 +24,7 @@ from zorba_core.engine.precision import products_in
 from zorba_core.runs.environment import describe
 from zorba_core.runs.load import use_threads
 from zorba_core.runs.memory_meter import MemoryMeter
-from zorba_core.study.bench.common import FLOPS, LABEL_IDS, LR, BenchSettings, Report, client_batches, synchronised
+from zorba_core.study.bench.common import FLOPS, LR, BenchSettings, Report, client_batches, synchronised
 from zorba_core.vram import ModelSpec, model_spec
 
 TARGET_MODELS = ("opt-125m", "opt-1.3b")
@@ -47,7 +47,7 @@ def run_targets(
 
 
 def _time_model(spec: ModelSpec, settings: BenchSettings, report: Report) -> dict[str, Any]:
-    network = Blocks(_random_model(spec, settings), LABEL_IDS, device=settings.device)
+    network = Blocks(_random_model(spec, settings), device=settings.device)
     run = _whole_round(network, settings)
     by_precision: dict[str, dict[str, Any]] = {}
     for name in settings.precisions:
