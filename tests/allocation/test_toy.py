@@ -30,12 +30,12 @@ def test_seventeen_classes_hold_all_265_matrices():
 
 
 def test_lambdas_of_the_classes_by_total():
-    found = defaultdict(list)
+    lambdas = defaultdict(list)
     for each in enumerate_classes():
-        found[each.total_blocks].append(each.bias_lambda)
-    assert set(found) == set(LAMBDAS)
+        lambdas[each.total_blocks].append(each.bias_lambda)
+    assert set(lambdas) == set(LAMBDAS)
     for total, values in LAMBDAS.items():
-        assert found[total] == pytest.approx(values)
+        assert lambdas[total] == pytest.approx(values)
 
 
 def test_one_block_more_can_raise_lambda_and_imbalance_can_lower_it():
