@@ -19,9 +19,13 @@ from zorba_core.errors import InvalidInputError
         ("a.json", b'{"num_blocks": 1e400, "blocks_per_client": [[0]]}', "num_blocks is inf; it must be a whole"),
         ("a.json", b"[1]", "want an object with num_blocks and blocks_per_client"),
         ("a.json", b"\xff\xfe{", "not UTF-8 text"),
-        ("a.csv", b"client;num_blocks;blocks\n0;2;0\n", "columns are client;num_blocks;blocks; want"),
-        ("a.csv", b"client,num_blocks,blocks\n0,2\n", "row 1 has 2 cells and the header 3"),
-        ("a.csv", b"client,num_blocks,blocks\n1,2,0\n0,3,1\n", "num_blocks must be one number in all rows: 2, 3"),
+        (
+            "a.csv",
+            b"client;num_blocks;blocks\n0;2;0\n",
+            "its first line must name the columns",
+        ),
+        ("a.csv", b"client,num_blocks,blocks\n0,2\n", "line 2: want whole numbers"),
+        ("a.csv", b"client,num_blocks,blocks\n1,2,0\n0,3,1\n", "num_blocks must be one number in all rows"),
     ],
 )
 def test_a_damaged_allocation_says_what_is_wrong_with_it(tmp_path, name, content, says):
@@ -46,7 +50,7 @@ def test_an_archive_that_unpacks_to_more_than_anybody_holds_is_not_unpacked(tmp_
     "request_",
     [
         ["train", "--method", "decomfl", "--clients", "1000000000"],
-        ["train", "--blocks-per-client", "2", "--clients", "1000000000"],
+        ["train", "--budgets", "2", "--clients", "1000000000"],
         ["allocate", "--model", "opt-125m", "--clients", "1000000000"],
         ["allocate", "--budgets", "3,2", "--blocks", "1000000000"],
         ["pareto", "--epsilons", "1000000000"],

@@ -72,7 +72,9 @@ def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 def advanced_names() -> list[str]:
     """Settings that stand in the expander."""
-    return [name for name in Settings.model_fields if name not in ("rounds", "lr")]
+    return [
+        name for name in Settings.model_fields if name not in ("rounds", "lr", "num_seeds", "inactive", "participation")
+    ]
 
 
 def model_names() -> list[str]:

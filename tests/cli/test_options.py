@@ -56,6 +56,7 @@ OPTIONS_OF = {
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
+    "train": dict.fromkeys(("lr", "schedule", "direction", "directions")),
     "pareto": {"model": "opt-125m"},
     "bench": {"model": None, "seq_len": None, "device": None},
     "federation up": {
@@ -64,7 +65,7 @@ OWN_DEFAULTS = {
     },
 }  # fmt: skip
 UNOFFERED = {
-    "train": set(),
+    "train": {"num_seeds", "inactive", "participation"},
     "tune": {
         "rounds", "lr", "num_seeds", "eval_every", "eval_rows", "target", "precision",
     },

@@ -43,7 +43,7 @@ ALLOCATION_REQUESTS = (
     "scenario --model opt-125m --clients 50 --name SC3",
 )
 TRAINING_REQUESTS = (
-    f"train --clients 4 --blocks-per-client 4 --estimator cohort {_SMALL} --runs-folder {{runs}} --name zorba",
+    f"train --clients 4 --budgets 4 --estimator cohort {_SMALL} --runs-folder {{runs}} --name zorba",
     f"train --clients 3 --method decomfl --estimator cohort {_SMALL} --runs-folder {{runs}} --name decomfl",
     f"train --clients 3 --method fedzo --estimator cohort {_SMALL} --runs-folder {{runs}} --name fedzo",
     "train --clients 3 --method fedit --rounds 2 --eval-every 2 --eval-rows 64 --batch-size 4 --seq-len 24 "

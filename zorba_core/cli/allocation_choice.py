@@ -21,7 +21,7 @@ from zorba_core.allocation import (
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.engine.methods.registry import method_facts
-from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.errors import InvalidInputError
 from zorba_core.vram import MAX_CLIENTS, Workload
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ class AllocationChoice(Checked):
     """{choices}. Default: balanced."""
     total: int | None = None
     """Most activated blocks over all clients."""
-    blocks_per_client: int | None = None
-    """Give every client this many blocks instead of a fleet."""
     budgets: str | None = None
-    """Whole blocks of each client, e.g. 11,9,3, instead of a fleet."""
+    """Whole blocks of each client, e.g. 11,9,3, or one number for all, instead of a fleet."""
     fleet: Path | None = None
     """CSV with columns client,vram_gib; default: drawn as in the paper."""
 
@@ -94,24 +92,19 @@ class AllocationChoice(Checked):
 
         Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
         """
-        given, clients = self._given("blocks_per_client", "budgets", "fleet"), self.clients
+        given, clients = self._given("budgets", "fleet"), self.clients
         if len(given) > 1:
             raise InvalidInputError(
                 f"give {given[0]} or {given[1]}, not both: each says how many blocks a client holds"
             )
         if self.budgets is not None:
             budget_N = parse_budgets(self.budgets)
+            if len(budget_N) == 1 and clients is not None:
+                budget_N = np.repeat(budget_N, clients)
             if clients not in (None, len(budget_N)):
                 raise InvalidInputError(
                     f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out"
                 )
-            return budget_N, {"budgets": budget_N}
-        if self.blocks_per_client is not None:
-            if not 1 <= self.blocks_per_client <= spec.num_blocks:
-                raise InvalidInputError(
-                    f"--blocks-per-client is {in_short(self.blocks_per_client)}; the model has {spec.num_blocks} blocks"
-                )
-            budget_N = np.full(clients or DEFAULT_CLIENTS, self.blocks_per_client, np.int64)
             return budget_N, {"budgets": budget_N}
         workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
         fleet = self.fleet

@@ -175,6 +175,7 @@ def _configs(
     from zorba_core.federation.config import shared_task
     from zorba_core.runs.models import resolve_model
 
+    options = options.with_model()
     model = options.model
     resolve_model(model)
     if os.path.isdir(model):

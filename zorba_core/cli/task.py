@@ -25,7 +25,7 @@ def task(
     from zorba_core.runs.models import load_tokenizer
 
     named = {"dataset": data} if data in TASKS else {"data": data}
-    options = TaskOptions(**named, **task_options)
+    options = TaskOptions(**named, **task_options).with_model()
     facts = describe_task(options.task(), load_tokenizer(options.model), settings.seq_len)
     emit(facts, as_json, _lines(facts))
 

@@ -53,8 +53,8 @@ class TaskOptions(Checked):
     """Of rows among clients. {choices}; default natural where rows name clients."""
     alpha: float = Field(1.0, allow_inf_nan=True)
     """Of the Dirichlet division of rows; smaller is more uneven."""
-    model: str = "opt-mini"
-    """opt-mini, a Hugging Face folder, or a hub id."""
+    model: str | None = None
+    """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default: for --data the second where it is here."""
 
     @field_validator("text", "label", "answer", "prompt", "label_words", "client")
     @classmethod
@@ -66,6 +66,14 @@ class TaskOptions(Checked):
     @property
     def words(self) -> list[str] | None:
         return None if self.label_words is None else _listed(self.label_words)
+
+    def with_model(self) -> TaskOptions:
+        """The same with a base model where none is named."""
+        from zorba_core.runs.models import default_model
+
+        if self.model is not None:
+            return self
+        return self.replace(model=default_model(self.data is not None, lambda line: typer.echo(line, err=True)))
 
     def task(self) -> Task:
         """The task to train on; what was inferred of the user's own rows goes to stderr.
@@ -122,6 +130,7 @@ class FolderOptions(Checked):
         return None if name is None else check_name(name)
 
 
+_SUITED = dict.fromkeys(("lr", "schedule", "direction", "directions"))  # Settings.suited decides where left out
 _FIRST, _MODEL, _RUN = "What most people need", "Model", "Run"
 _ELSEWHERE = {
     **dict.fromkeys(("data", "label", "model", "clients", "rounds", "lr"), _FIRST),
@@ -133,7 +142,14 @@ _ELSEWHERE = {
 def train(
     task: TaskOptions = options_of(TaskOptions, panel="Data", elsewhere=_ELSEWHERE),
     choice: AllocationChoice = options_of(AllocationChoice, panel="Allocation", elsewhere=_ELSEWHERE),
-    settings: Settings = options_of(Settings, panel="Training", elsewhere=_ELSEWHERE),
+    settings: dict[str, Any] = options_of(
+        Settings,
+        panel="Training",
+        elsewhere=_ELSEWHERE,
+        without=("num_seeds", "inactive", "participation"),
+        make=dict,
+        defaults=_SUITED,
+    ),
     folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_ELSEWHERE),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -145,8 +161,11 @@ def train(
     from zorba_core.runs.load import read_spec
     from zorba_core.runs.train import fine_tune
 
+    task = task.with_model()
+    spec = read_spec(task.model)
+    settings = Settings.suited(spec.num_parameters, **settings)
     chosen_task = task.task()  # before anything slow
-    chosen, origin = choice.allocation_for(read_spec(task.model), settings, named_clients(chosen_task, task.division))
+    chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
     run = supervised(
         settings.rounds,
         lambda callbacks: fine_tune(

@@ -46,6 +46,7 @@ def tune(
 
     grid = None if lrs is None else _grid(lrs)
     words = task_options.words if task_options.data is None else None
+    task_options = task_options.with_model()
     task = with_label_words(task_options.task(), words)
     clients = named_clients(task, task_options.division)
     chosen, _ = choice.allocation_for(read_spec(task_options.model), settings, clients)

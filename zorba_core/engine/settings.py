@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -15,7 +15,13 @@ from zorba_core.errors import InvalidInputError
 
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
+LARGE, LARGE_DIRECTIONS, LARGE_LR = 20_000_000, 200, 5e-3
 MAX_SEEDS = 2**20  # no product of this and the other limits overflows
+
+
+def is_large(num_parameters: int) -> bool:
+    """Whether drawing a number for each parameter would cost more than a round's passes."""
+    return num_parameters >= LARGE
 
 
 class Settings(Checked):
@@ -117,6 +123,21 @@ class Settings(Checked):
             raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
         if self.precision != "highest":
             check_capability(self.precision, torch.cuda.get_device_capability())
+
+    @classmethod
+    def suited(cls, num_parameters: int, **given: Any) -> Self:
+        """Settings whose defaults suit a model of ``num_parameters``. A value that is given, and not None, stands.
+
+        In a large model noise is what costs: low-rank directions draw a few numbers for each matrix, so hundreds of
+        them cost little in a simulation, and learning is then limited by rounds and not by noise.
+        """
+        given = {name: value for name, value in given.items() if value is not None}
+        facts = METHODS.get(given.get("method", "zorba"))
+        if is_large(num_parameters) and facts is not None and facts.exchanges == "scalars":
+            given = {"direction": "low-rank", "lr": LARGE_LR, "schedule": "cosine", **given}
+            if given["direction"] == "low-rank" and given.get("estimator", "exact") == "exact":
+                given.setdefault("directions", LARGE_DIRECTIONS)
+        return cls(**given)
 
     @property
     def lora(self) -> Lora | None:

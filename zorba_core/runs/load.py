@@ -19,7 +19,7 @@ from zorba_core.data.own_rows import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.evaluation import choose_rows
+from zorba_core.engine.evaluation import choose_rows, label_prior
 from zorba_core.engine.loop import check_model
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
@@ -97,6 +97,14 @@ def federated_rows(
         **({"files": files} if files else {}),
     }
     return FederatedRows(train, held_N, evaluation), facts
+
+
+def with_label_prior(task: Task, network: Blocks, rows: FederatedRows) -> tuple[Task, FederatedRows]:
+    """Task and rows whose label scores are free of the model's own preference among the label words, which is
+    estimated from the clients' texts. Their labels play no part."""
+    prior_C = label_prior(network, rows.train)
+    train, evaluation = (replace(part, prior_C=torch.from_numpy(prior_C)) for part in (rows.train, rows.evaluation))
+    return replace(task, prior=tuple(prior_C.tolist())), FederatedRows(train, rows.held_N, evaluation)
 
 
 def evaluation_frame(task: Task, settings: Settings) -> pd.DataFrame:

@@ -29,6 +29,7 @@ BUNDLED = {
     "llama-mini": "zorba make-base --profile llama --out {folder}",
     "smollm2-135m": "zorba get-model smollm2-135m",
 }
+DEFAULT_MODEL, REAL_MODEL = "opt-mini", "smollm2-135m"
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -60,6 +61,17 @@ def bundled_models() -> dict[str, Path]:
 
 def _is_model(folder: Path) -> bool:
     return (folder / "config.json").is_file()
+
+
+def default_model(own_rows: bool, notice: Callable[[str], None] = lambda line: None) -> str:
+    """The base model where none is named: for rows of one's own a real one, where it is on this machine."""
+    if not own_rows or REAL_MODEL in bundled_models():
+        return REAL_MODEL if own_rows else DEFAULT_MODEL
+    notice(
+        f"the model is {DEFAULT_MODEL}, which knows only reviews, news and inference; a real one learns other tasks: "
+        f"zorba get-model {REAL_MODEL}"
+    )
+    return DEFAULT_MODEL
 
 
 def resolve_model(name_or_path: str | os.PathLike[str]) -> str:

@@ -284,16 +284,18 @@ def settings_of(config: dict[str, Any], where: Path) -> Settings:
 
 
 def task_of(config: dict[str, Any]) -> Task:
-    """The task in a run's config, with the label words of the run."""
+    """The task in a run's config, with the label words and the label prior of the run."""
     task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
     words = tuple(config.get("label_words") or task.label_words)
-    return task if words == task.label_words else replace(task, label_words=words)
+    prior = tuple(config.get("prior") or ())
+    return task if (words, prior) == (task.label_words, task.prior) else replace(task, label_words=words, prior=prior)
 
 
 def task_config(task: Task) -> dict[str, Any]:
     """A run's config of its task: the name, and of a task of the user's the whole description."""
     described = {"task": table_of(task)} if task.is_own else {}
-    return {"dataset": task.name, "label_words": list(task.label_words), **described}
+    prior = {"prior": list(task.prior)} if task.prior else {}
+    return {"dataset": task.name, "label_words": list(task.label_words), **prior, **described}
 
 
 def allocation_of(config: dict[str, Any]) -> Allocation:

@@ -30,14 +30,23 @@ from zorba_core.engine.loop import LocalRounds, RoundSource, check_fit, init, ru
 from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.round import Round
 from zorba_core.engine.rows import Rows
-from zorba_core.engine.settings import Settings
+from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder, fingerprint, remove_leftovers, write_json
 from zorba_core.runs.environment import describe
-from zorba_core.runs.load import check_files, check_rows, federated_rows, open_network, use_threads, with_data
+from zorba_core.runs.load import (
+    check_files,
+    check_rows,
+    federated_rows,
+    open_network,
+    read_spec,
+    use_threads,
+    with_data,
+    with_label_prior,
+)
 from zorba_core.runs.log import CONFIG, Log
 from zorba_core.runs.memory_meter import MemoryMeter, memory_errors
-from zorba_core.runs.models import load_tokenizer
+from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replay import keeps_weights, open_base, read_weights, replay_rounds, weights_round, write_weights
 from zorba_core.runs.run import DEFAULT_FOLDER, SUMMARY, Run, check_name, read_run, task_config
@@ -45,7 +54,6 @@ from zorba_core.runs.summary import summarise
 from zorba_core.runs.token_range import check_tokens
 
 DEFAULT_DATASET = "toy-reviews"
-DEFAULT_MODEL = "opt-mini"
 Notice = Callable[[str], None]
 # What of a run's environment decides its last bits.
 _DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
@@ -74,7 +82,7 @@ def fine_tune(
     prompt: str | None = None,
     test: str | os.PathLike[str] | None = None,
     client: str | None = None,
-    model: str | os.PathLike[str] = DEFAULT_MODEL,
+    model: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     alpha: float = 1.0,
     division: str | None = None,
@@ -98,7 +106,9 @@ def fine_tune(
             Task. Columns, labels and prompt that a file does not say are inferred (:mod:`zorba_core.data.infer`).
         text, label, answer, prompt, test, client: of ``data``, what is not to be inferred: the columns of the text, of
             the label or of the answer to write, the prompt, the file to evaluate on, the column of clients.
-        model: ``opt-mini``, a Hugging Face folder, or a hub id.
+        model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: for ``data`` of your own
+            ``smollm2-135m`` where it is on this machine, else ``opt-mini``.
+        settings: default: :meth:`Settings.suited` to the model.
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
         division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: by the rows' own clients where they name
             them, else ``dirichlet``.
@@ -113,7 +123,10 @@ def fine_tune(
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder has the rounds so far and no summary.
     """
-    settings = settings or Settings()
+    if model is None:
+        model = default_model(data is not None, notice)
+    num_parameters = read_spec(model).num_parameters
+    settings = settings or Settings.suited(num_parameters)
     allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     _check_clients(settings.method, allocation, num_clients)
     check_folder(runs_folder)
@@ -136,6 +149,8 @@ def fine_tune(
         rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings, alpha=alpha, division=division)
         check_fit(network, allocation, rows, settings)
         check_tokens(network, tokenizer, rows.train, rows.evaluation)
+        if task.kind == "labels" and not task.prior and (task.is_own or is_large(num_parameters)):
+            task, rows = with_label_prior(task, network, rows)
         with memory_errors():
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
