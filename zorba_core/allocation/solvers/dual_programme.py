@@ -18,6 +18,7 @@ from zorba_core.allocation.solvers.permissions import Best, Instance, Path, chec
 MAX_STATES = 48_000_000  # numbers of 8 bytes in one table
 _STATES_HELD = 50_000_000  # in all tables together, but always two tables
 _MAX_PRICES = 8
+_FIRST_PRICE = 1.2  # of the best Lambda a block of budget: the best price of realistic fleets is 0.8 to 2 times that
 
 
 class DualTable:
@@ -104,7 +105,8 @@ def raise_price(best: Best, deadline: float) -> list[DualTable]:
     Raises:
         OutOfTime: the deadline passed; ``best`` stays valid.
     """
-    instance, mu, left, right = best.instance, 0.0, None, None
+    instance, left, right = best.instance, None, None
+    mu = _FIRST_PRICE * best.value / instance.all_budgets
     most = min(3, max(2, _STATES_HELD // max(1, num_states(instance))))
     tables: list[DualTable] = []
     for _ in range(_MAX_PRICES):
@@ -121,7 +123,10 @@ def raise_price(best: Best, deadline: float) -> list[DualTable]:
         else:
             right = (mu, table.bound, slope)
         if right is None:  # no matrix is better than ``value``: the maximum lies before the tangent reaches it
-            mu = left[0] + (best.value - left[1]) / left[2]
+            mu = min(2 * mu, left[0] + (best.value - left[1]) / left[2])
+            continue
+        if left is None:
+            mu = mu / 2 if mu > _FIRST_PRICE / 8 * best.value / instance.all_budgets else 0.0
             continue
         mu = (right[1] - left[1] + left[2] * left[0] - right[2] * right[0]) / (left[2] - right[2])
         reach = left[1] + left[2] * (mu - left[0])
