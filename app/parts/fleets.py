@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["MIXES", "PAPER_SCENARIOS", "Curve", "Needs", "Study", "models", "needs", "rows_of_file", "study"]
 
 _POINTS = 1000  # reductions of a sweep by the paper's method
-_SHOWN = 200  # points of a curve, at most
+_SHOWN = 120  # points of a curve, at most
 _TOTALS = {"two-level": 60, "exact": 12}  # points of a curve over limits on the total
 _SECONDS = {"two-level": 5.0, "exact": 0.25}  # a point may take
 

@@ -157,6 +157,7 @@ def test_shares_refer_to_the_fleet_of_each_curve():
     figure = stairs_figure([curve("paper", strong=True)], chosen=(20.0, 0.5), share=True, lambda_range=(0.1, 10))
     assert list(figure.data[0].x) == [0.25, 0.5]
     assert list(figure.data[-1].x) == [0.5]
+    assert figure.layout.xaxis.tickformat == ".2~%"  # 1.5% and 2% are two ticks
 
 
 def test_the_histogram_counts_clients_by_the_blocks_that_fit():

@@ -102,7 +102,7 @@ def stairs_figure(
                 "text": "VRAM used, share of all VRAM" if share else "VRAM used by all clients (GiB)",
                 "standoff": 6,
             },
-            "tickformat": ".0%" if share else None,
+            "tickformat": ".2~%" if share else None,  # no tick twice where the range is narrow
             "automargin": False,
         },
         "yaxis": {
@@ -133,7 +133,8 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
         x=shares if share else curve.gib_P,
         y=curve.lambda_P,
         customdata=np.column_stack((curve.gib_P, shares, curve.least_P)),
-        mode="markers" if curve.dots else "lines+markers",
+        # A click finds markers alone; those of a curve of many points are not seen.
+        mode="markers" if curve.dots else "lines+markers" if marked or curve.strong else "lines",
         name=as_text(curve.name),
         # A bound holds up to the point at which it is known; a result holds from its point on.
         line={
