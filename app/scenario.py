@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.parts import fleets
+from zorba_core.fleet import MIXES
 
 SHAPES = {
     "uniform": "Uniform",
@@ -99,8 +100,8 @@ class Scenario(BaseModel):
     @field_validator("mix")
     @classmethod
     def _check_mix(cls, mix: str) -> str:
-        if mix not in fleets.MIXES:
-            raise ValueError(f"choose one of {', '.join(fleets.MIXES)}")
+        if mix not in MIXES:
+            raise ValueError(f"choose one of {', '.join(MIXES)}")
         return mix
 
     @field_validator("span", "cuts")

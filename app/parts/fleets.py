@@ -6,6 +6,7 @@ Shapes: M blocks, N clients (in the order of the fleet), P points of a curve (ri
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from zorba_core.allocation import (
-    PAPER_SCENARIOS,
     SOLVERS,
     Allocation,
     Front,
@@ -27,13 +27,11 @@ from zorba_core.allocation import (
 )
 from zorba_core.allocation.front import sweep_totals
 from zorba_core.errors import InfeasibleError, name_some
-from zorba_core.fleet import MIXES, Fleet
+from zorba_core.fleet import Fleet
 from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 if TYPE_CHECKING:
     from app.scenario import Scenario
-
-__all__ = ["MIXES", "PAPER_SCENARIOS", "Curve", "Needs", "Study", "models", "needs", "rows_of_file", "study"]
 
 _POINTS = 1000  # reductions of a sweep by the paper's method
 _SHOWN = 120  # points of a curve, at most
@@ -108,9 +106,9 @@ def gib_of(scenario: Scenario) -> NDArray[np.float64]:
     if scenario.shape == "two":
         return Fleet.two_kinds(scenario.model, count, large_share=scenario.large / 100, **kinds).capacity_N_gib
     if scenario.shape == "three":
-        small, large = scenario.cuts[0] / 100, 1 - scenario.cuts[1] / 100
-        counts = round(count * small), round(count * large)
-        kinds |= {"medium_share": 1 - sum(counts) / count, "large_share": counts[1] / count}
+        small = round(count * scenario.cuts[0] / 100)
+        large = min(count - small, round(count * (100 - scenario.cuts[1]) / 100))
+        kinds |= {"medium_share": (count - small - large) / count, "large_share": large / count}
         return Fleet.three_kinds(scenario.model, count, medium_gib=sizes["mid"], **kinds).capacity_N_gib
     low, high = scenario.span or (need.one_gib, need.all_gib)
     rng = np.random.default_rng(seed)
@@ -298,7 +296,8 @@ def rescued(scenario: Scenario) -> dict[str, object]:
     return {}
 
 
-def _smaller(scenario: Scenario):
+def _smaller(scenario: Scenario) -> Iterator[dict[str, object]]:
+    """Changes that take less VRAM, the gentlest first."""
     batch, length = scenario.batch, scenario.length
     yield from ({"batch": batch // 2**power} for power in range(1, 10) if batch >= 2**power)
     yield from ({"batch": 1, "length": length // 2**power} for power in range(1, 7) if length >= 8 * 2**power)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from app.parts import fleets, ui
 from app.parts.shape import Kept
 from app.scenario import Scenario
-from zorba_core.allocation import Allocation
+from zorba_core.allocation import PAPER_SCENARIOS, Allocation
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.stairs import FLEET_LOOKS, METHOD_LOOKS, OTHER_LOOK, Stairs, stairs_figure
 from zorba_core.plots.theme import Palette
@@ -82,7 +82,7 @@ def has_references(scenario: Scenario) -> bool:
 def _references(scenario: Scenario, study: fleets.Study) -> dict[str, tuple[float, float]] | None:
     if not has_references(scenario):
         return None
-    return {name: (share * study.total_gib, value) for name, (share, value) in fleets.PAPER_SCENARIOS.items()}
+    return {name: (share * study.total_gib, value) for name, (share, value) in PAPER_SCENARIOS.items()}
 
 
 def _stairs(name: str, study: fleets.Study, method: str, *, look: tuple[int, str], strong: bool = False) -> Stairs:

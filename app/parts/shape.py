@@ -12,6 +12,7 @@ from app import scenario as scenarios
 from app.parts import fleets, ui
 from app.scenario import MOST_KEPT, SHAPES, Scenario, update
 from zorba_core.errors import ZorbaError
+from zorba_core.fleet import MIXES
 from zorba_core.plots.fleet import histogram_figure
 
 RANDOM = ("uniform", "bell", "small", "gpus")  # shapes that a new draw changes
@@ -138,8 +139,8 @@ def _sizes(scenario: Scenario) -> dict[str, object]:
         mix, card = st.columns(2)
         return {
             "mix": mix.selectbox(
-                "GPUs", list(fleets.MIXES), format_func=lambda name: fleets.MIXES[name].title,
-                key=widget(scenario, "mix"), help=f"Source: {fleets.MIXES[scenario.mix].source}.",
+                "GPUs", list(MIXES), format_func=lambda name: MIXES[name].title,
+                key=widget(scenario, "mix"), help=f"Source: {MIXES[scenario.mix].source}.",
             ),
             "card": card.slider("Share for training (%)", 5, 100, key=widget(scenario, "card"), step=5),
         }  # fmt: skip
@@ -248,7 +249,7 @@ def name_of(scenario: Scenario, study: fleets.Study) -> str:
     need, usual = study.needs, fleets.usual_sizes(study.needs)
     sizes = {name: getattr(scenario, name) or usual[name] for name in usual}
     if scenario.shape == "gpus":
-        what = fleets.MIXES[scenario.mix].title
+        what = MIXES[scenario.mix].title
     elif scenario.shape == "two":
         what = f"Two kinds {sizes['low']:g}/{sizes['high']:g}, {scenario.large} %"
     elif scenario.shape == "three":

@@ -33,7 +33,7 @@ def test_a_choice_is_written_into_the_address(app):
 def test_the_slider_moves_the_point_and_keeps_it_when_the_shape_changes(app):
     app.run()
     slider = app.select_slider(key="spend")
-    slider.set_value(slider.options[40]).run()
+    slider.set_value(slider.options[60]).run()
     spent = float(app.query_params["spend"])
     assert f"{spent:.1f} GiB" in texts(app)
     app.button_group(key="shape").set_value("small").run()

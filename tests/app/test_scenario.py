@@ -81,6 +81,14 @@ def test_vram_that_nobody_can_use_is_not_on_the_curve():
     assert study.curve("paper").gib_P[-1] < 0.1 * study.total_gib
 
 
+@pytest.mark.parametrize("clients", [1, 3, 7, 50])
+@pytest.mark.parametrize("cuts", [(0, 0), (50, 50), (40, 70), (100, 100)])
+def test_three_kinds_add_up_to_the_clients(clients, cuts):
+    gib_N = fleets.gib_of(Scenario(shape="three", clients=clients, cuts=cuts, low=1, mid=2, high=3))
+    assert len(gib_N) == clients
+    assert abs((gib_N == 1).sum() - clients * cuts[0] / 100) <= 0.5
+
+
 def test_clients_that_are_too_small_are_counted_and_can_be_rescued():
     scenario = Scenario(shape="list", rows=((0.5, 5), (1.5, 20)))
     study = fleets.study(scenario)
