@@ -84,12 +84,12 @@ def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
         "longer texts lost their end."
     )
     if task.kind == "options":
-        return "\n".join([*lines, f"{limit} {_BY_SCORE.format('Options')}"])
+        return "\n".join([*lines, f"{limit} {_by_score(task, 'Options')}"])
     if task.kind == "text":
         return "\n".join([*lines, limit])
     tokens = label_tokens(task, tuned.tokenizer)
     if len(asked) > 1:  # by score already
-        limit += f" {_BY_SCORE.format('Label words')}"
+        limit += f" {_by_score(task, 'Label words')}"
     else:
         limit += " The last line lets the model choose among the label words, token by token, and writes the word as "
         limit += "the tokenizer has it:"
@@ -100,14 +100,25 @@ def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
         for name, word, pieces in rows
     ]
     if len(asked) == 1 and any(len(pieces) > 1 for pieces in tokens):
-        words = dict(zip(task.label_names, task.label_words, strict=True))
-        which = f"{_BY_SCORE.format('Words of several tokens')} That may choose another word than token by token:"
+        which = f"{_by_score(task, 'Words of several tokens')} That may choose another word than token by token:"
         lines += ["", which, "", "```python"]
-        lines += [*_scores(task, prompt, words), "```"]
+        lines += [*_scores(task, prompt, _words(task)), "```"]
     return "\n".join(lines)
 
 
-_BY_SCORE = "{} are compared as wholes in what was measured, by the sum of their tokens' log-probabilities."
+def _by_score(task: Task, answers: str) -> str:
+    """How answers are compared."""
+    prior = ", minus the base model's own preference for each word" if task.prior else ""
+    return (
+        f"{answers} are compared as wholes in what was measured, by the {task.score} of their tokens' log-probabilities"
+        f"{prior}."
+    )
+
+
+def _words(task: Task) -> dict[str, tuple[str, float]]:
+    """Of each label the word and its prior."""
+    priors = task.prior or (0.0,) * task.num_classes
+    return dict(zip(task.label_names, zip(task.label_words, priors, strict=True), strict=True))
 
 
 def _asked(tuned: RunModel, prompt: str) -> list[str]:
@@ -115,10 +126,10 @@ def _asked(tuned: RunModel, prompt: str) -> list[str]:
     that cannot be said in a line, the answers' scores."""
     task, how = tuned.run.task, f"max_new_tokens={_NEW_TOKENS}"
     if task.kind == "options":
-        return _scores(task, prompt, {"first": "the first option", "second": "the second option"})
+        return _scores(task, prompt, {"first": ("the first option", 0.0), "second": ("the second option", 0.0)})
     if task.kind == "labels":
-        if task.num_classes > _LABELS_IN_A_LINE:
-            return _scores(task, prompt, dict(zip(task.label_names, task.label_words, strict=True)))
+        if task.num_classes > _LABELS_IN_A_LINE or task.prior:
+            return _scores(task, prompt, _words(task))
         how = _choosing(tuned)
     return [f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
 
@@ -141,16 +152,17 @@ def _choosing(tuned: RunModel) -> str:
     return f"max_new_tokens={longest}, prefix_allowed_tokens_fn=lambda _, ids, a={after}: {written}"
 
 
-def _scores(task: Task, prompt: str, words: dict[str, str]) -> list[str]:
+def _scores(task: Task, prompt: str, words: dict[str, tuple[str, float]]) -> list[str]:
     """Code that scores whole answers as in training and in what was measured."""
     return [
         "import torch",
         f"prompt, scores = {prompt!r}, {{}}",
-        f"for label, word in {words!r}.items():",
+        f"for label, (word, prior) in {words!r}.items():",
         "    start = len(answer.tokenizer(prompt).input_ids)",
         f"    ids = answer.tokenizer(prompt + {answer_space(task.prompt)!r} + word).input_ids",
         "    logits = answer.model(torch.tensor([ids])).logits[0, start - 1 : -1].detach()",
-        "    scores[label] = float(logits.log_softmax(-1)[range(len(ids) - start), ids[start:]].sum())",
+        "    log_p = logits.log_softmax(-1)[range(len(ids) - start), ids[start:]]",
+        f"    scores[label] = float(log_p.{task.score}()) - prior",
         "print(max(scores, key=scores.get))",
     ]
 
