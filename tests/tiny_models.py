@@ -24,6 +24,7 @@ from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.data.load import load
 from zorba_core.data.task import get_task
 from zorba_core.runs import Run
+from zorba_core.runs import resume as resuming
 from zorba_core.runs import train as training
 from zorba_core.runs.train import fine_tune
 from zorba_core.study.base_model.recipe import DONOR_WORDS
@@ -129,6 +130,7 @@ def rows_divided_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "federated_rows", remembered)
+        patch.setattr(resuming, "federated_rows", remembered)
         yield
 
 

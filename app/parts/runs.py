@@ -17,8 +17,8 @@ import streamlit as st
 
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.runs import Run, list_runs, read_run
+from zorba_core.runs.folder import SUMMARY
 from zorba_core.runs.log import LOG
-from zorba_core.runs.run import SUMMARY
 
 __all__ = ["Run", "delete", "evaluate", "folder", "is_finished", "listing", "predict", "read_run", "table"]
 

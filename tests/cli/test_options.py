@@ -16,7 +16,6 @@ from zorba_core.cli import allocate, bench, build_app, federation, pareto, scena
 from zorba_core.cli.allocate import Limits, SolveOptions
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.fleet_options import FleetOptions
-from zorba_core.cli.options import option_words
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.task import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
@@ -122,13 +121,6 @@ def test_a_group_of_options_is_made_into_its_object_and_a_wrong_one_is_refused_b
     assert str(refused.exception) == "--batch-size is 0; it must be at least 1"
     told = CliRunner().invoke(build_app(), ["vram", "--seq-len", "64", "--total-blocks", "300"])
     assert "B=8, L=64, float32" in told.stdout
-
-
-def test_words_of_a_command_are_options_that_it_has():
-    values = {"directions": 3, "lr": 0.0125, "force": True, "eval_rows": None}
-    assert option_words("train", values) == ["--directions", "3", "--lr", "0.0125", "--force"]
-    with pytest.raises(KeyError, match="colour"):
-        option_words("train", {"colour": "red"})
 
 
 def test_assembling_the_command_and_a_wrong_setting_load_no_torch():

@@ -157,7 +157,7 @@ def resumed(task, federate, tmp_path, clients_folder, test_file, monkeypatch):
     write_json(tmp_path / "place" / "nodes.json", nodes)
     started = []
     monkeypatch.setattr(loopback, "federate_on_loopback", lambda *args, **options: started.extend(args[2]) or done)
-    monkeypatch.setattr("zorba_core.runs.train.check_unfinished", lambda request: None)  # as one that was stopped
+    monkeypatch.setattr("zorba_core.runs.resume.check_unfinished", lambda request: None)  # as one that was stopped
 
     def up(*options):
         words = ["federation", "up", "--resume", str(done.path), *options]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
-from tests.runs.resumable import copy_of
+from tests.runs.resumable import copy_of, resume
 from zorba_core.allocation import Problem, solve
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.session import serve
 from zorba_core.runs import read_run
 from zorba_core.runs.log import LOG
 from zorba_core.runs.replay import replay
-from zorba_core.runs.train import fine_tune, resume
+from zorba_core.runs.train import fine_tune
 
 
 def in_one_process(config, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.engine.forward_mode import estimate_jvp
-from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike
+from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, resume
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
@@ -24,7 +24,7 @@ from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.rows import Rows
 from zorba_core.runs.replay import replay
-from zorba_core.runs.train import fine_tune, resume
+from zorba_core.runs.train import fine_tune
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from zorba_core.allocation import Allocation
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
-from zorba_core.runs import Run, list_runs
-from zorba_core.runs.train import Callback, fine_tune
+from zorba_core.runs import Run, list_runs, read_run
+from zorba_core.runs.complete import Callback
+from zorba_core.runs.train import fine_tune
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 SETTINGS = Settings(
@@ -42,6 +44,10 @@ def interrupted(runs_folder: Path, **options) -> Run:
     with contextlib.suppress(RunError):
         fine_tune(ALLOCATION, runs_folder=runs_folder, force=True, callbacks=[After4()], **options)
     return list_runs(runs_folder).runs[0]
+
+
+def resume(run: str | os.PathLike[str] | Run, **options) -> Run:
+    return read_run(run).resume(**options)
 
 
 class After4(Callback):

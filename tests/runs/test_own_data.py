@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 
 import zorba_core as zorba
-from tests.runs.resumable import ALLOCATION, SETTINGS, interrupted
+from tests.runs.resumable import ALLOCATION, SETTINGS, interrupted, resume
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.replay import replay
-from zorba_core.runs.train import resume
 
 ASPECTS = ("food", "staff", "room", "music", "show", "book")
 

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 
 from tests.command import call, check_refused, tree
-from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
+from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of, resume
 from zorba_core.engine import loop
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import read_json
 from zorba_core.runs import Run, list_runs, read_run
+from zorba_core.runs.complete import new_folder
 from zorba_core.runs.log import LOG, Log, read_log
 from zorba_core.runs.replay import WEIGHTS, replay
-from zorba_core.runs.train import fine_tune, new_folder, resume
+from zorba_core.runs.train import fine_tune
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 

@@ -15,7 +15,7 @@ from tests.command import call, check_refused, tree
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.train import new_folder
+from zorba_core.runs.complete import new_folder
 
 ENVIRONMENT = {"torch": "2.13.0"}
 CONFIG = {"dataset": "sst2", "model": "opt-mini", "seed": 0, "allocation": {}}

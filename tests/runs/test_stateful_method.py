@@ -11,17 +11,18 @@ import pytest
 
 from tests.plugin_example.zorba_example import MOMENTUM as FACTS
 from tests.plugin_example.zorba_example.training import Momentum
-from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
+from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of, resume
 from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.methods.interface import Method, Scalars
 from zorba_core.engine.methods.registry import METHODS, MethodFacts, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import list_runs
-from zorba_core.runs import train as training
+from zorba_core.runs import resume as resuming
+from zorba_core.runs.complete import Callback
 from zorba_core.runs.log import LOG
 from zorba_core.runs.replay import replay, replay_rounds
-from zorba_core.runs.train import Callback, fine_tune, resume
+from zorba_core.runs.train import fine_tune
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 MOMENTUM = Momentum(**{**vars(FACTS), "code": ""})  # one object that has the facts and computes
@@ -92,7 +93,7 @@ def test_a_run_resumed_without_its_state_would_end_elsewhere(train, stopped, mon
     whole, half = train("whole"), stopped("half")
     forgotten = MOMENTUM.init(3, SETTINGS)
     monkeypatch.setattr(
-        training, "replay_rounds", lambda *given: dataclasses.replace(replay_rounds(*given), method_state=forgotten)
+        resuming, "replay_rounds", lambda *given: dataclasses.replace(replay_rounds(*given), method_state=forgotten)
     )
     assert resume(half).summary["weights_sha256"] != whole.summary["weights_sha256"]
 

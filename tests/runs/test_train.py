@@ -13,8 +13,9 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import read_json
 from zorba_core.runs import list_runs, read_run
+from zorba_core.runs.complete import Callback
 from zorba_core.runs.load import read_spec
-from zorba_core.runs.train import Callback, fine_tune
+from zorba_core.runs.train import fine_tune
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 SETTINGS = Settings(rounds=3, directions=2, num_seeds=8, batch_size=2, eval_every=2, eval_rows=50)

@@ -31,15 +31,15 @@ def evaluate(
     """Evaluate the fine-tuned model of the run RUN: accuracy with its interval, F1, confusion, calibration, clients."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.runs import finished_run
     from zorba_core.runs.evaluate import evaluate_run
+    from zorba_core.runs.folder import finished_folder
 
     if data is None and (label is not None or client is not None):
         raise InvalidInputError("--label and --client name columns of --data; give it too")
     if client_rows < 0:
         raise InvalidInputError(f"--client-rows is {client_rows}; it must be at least 0")
     transformers_logging.disable_progress_bar()
-    opened = finished_run(run)
+    opened = finished_folder(run)
     report = evaluate_run(
         opened,
         data,

@@ -18,10 +18,10 @@ def export(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Export the fine-tuned model of the run RUN in Hugging Face format, with a model card of measured facts."""
-    from zorba_core.runs import finished_run
     from zorba_core.runs.export import CARD, export_run
+    from zorba_core.runs.folder import finished_folder
 
-    opened = finished_run(run)
+    opened = finished_folder(run)
     folder = export_run(opened, to, model=model, adapter=adapter)
     files = sorted(path.name for path in folder.iterdir())
     result = {

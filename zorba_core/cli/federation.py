@@ -98,8 +98,8 @@ def up(
     from zorba_core.federation.local_files import share_out
     from zorba_core.federation.request import check_config, configs_of, request_config
     from zorba_core.runs import read_run
-    from zorba_core.runs.run import check_name
-    from zorba_core.runs.train import check_unfinished
+    from zorba_core.runs.folder import check_name
+    from zorba_core.runs.resume import check_unfinished
 
     for written in (output["runs_folder"], *([] if folder is None else [folder])):
         check_folder(written)

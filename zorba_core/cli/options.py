@@ -9,7 +9,6 @@ A command takes settings as whole objects and says which model they are of::
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -104,27 +103,3 @@ def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parame
     default = typer.Option(field.default, _flag(name), help=field.description, rich_help_panel=panel)
     annotation = kind | None if optional or field.default is None else kind
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def option_words(command: str, values: Mapping[str, Any]) -> list[str]:
-    """The options of ``zorba COMMAND`` for values by the options' names. True is a switch; None and False are left out.
-
-    Raises:
-        KeyError: the command has no such option.
-    """
-    flags, words = _flags()[command], []
-    for name, value in values.items():
-        flag = flags[name]
-        if value is True:
-            words.append(flag)
-        elif value is not None and value is not False:
-            words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
-    return words
-
-
-@functools.cache
-def _flags() -> Mapping[str, Mapping[str, str]]:
-    from zorba_core.cli import build_app
-
-    commands = typer.main.get_command(build_app()).commands
-    return {name: {option.name: option.opts[0] for option in command.params} for name, command in commands.items()}

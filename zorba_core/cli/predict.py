@@ -47,10 +47,10 @@ def predict(
 
 
 def _predict_texts(run: str, text: list[str], model: str | None, as_json: bool) -> None:
-    from zorba_core.runs import finished_run
+    from zorba_core.runs.folder import finished_folder
     from zorba_core.runs.predict import predict
 
-    opened = finished_run(run)
+    opened = finished_folder(run)
     rows = rows_of(text, opened.task.text_columns)
     predictions = predict(opened, rows, base=True, model=model)
     answers = [_answer(predictions, row) for row in range(len(predictions.frame))]
@@ -99,12 +99,12 @@ def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]
 
 def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
     from zorba_core.data.task import TableRows
-    from zorba_core.runs import finished_run
+    from zorba_core.runs.folder import finished_folder
     from zorba_core.runs.predict import predict
     from zorba_core.tables import check_output, read_table, write_table
 
     check_output(out)
-    opened = finished_run(run)
+    opened = finished_folder(run)
     encoding = getattr(opened.task.rows, "encoding", "utf-8")
     table = read_table(file, encoding)
     prefixes = ("", "base_") if base else ("",)

@@ -21,11 +21,11 @@ from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import DEFAULT_FOLDER, Run
-from zorba_core.runs.run import check_name
+from zorba_core.runs.folder import check_name
 from zorba_core.vram import GIB
 
 if TYPE_CHECKING:
-    from zorba_core.runs.train import Callback
+    from zorba_core.runs.complete import Callback
 
 
 class TaskOptions(Checked):

@@ -13,9 +13,9 @@ from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.files import to_json
+from zorba_core.runs.complete import allocation_config
+from zorba_core.runs.folder import settings_of
 from zorba_core.runs.log import CONFIG
-from zorba_core.runs.run import settings_of
-from zorba_core.runs.train import allocation_config
 
 
 def check_config(config: RunConfig, settings: ServerSettings) -> None:

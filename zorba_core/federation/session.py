@@ -27,14 +27,15 @@ from zorba_core.federation.request import check_config, configs_of, folder_confi
 from zorba_core.federation.rounds import FederatedRounds, Transport, bring_together, gather
 from zorba_core.federation.server import Server
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
+from zorba_core.runs.complete import Callback, complete, new_folder
 from zorba_core.runs.environment import describe
+from zorba_core.runs.folder import SUMMARY, check_name
 from zorba_core.runs.load import check_rows, evaluation_rows, open_network, use_threads, with_data
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replay import replay_rounds
-from zorba_core.runs.run import SUMMARY, check_name
+from zorba_core.runs.resume import check_unfinished
 from zorba_core.runs.token_range import check_tokens
-from zorba_core.runs.train import Callback, check_unfinished, complete, new_folder
 
 Notice = Callable[[str], None]
 _TOKEN = "federation_token"

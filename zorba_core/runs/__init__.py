@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from zorba_core.runs.run import DEFAULT_FOLDER, Run, RunListing, finished_run, list_runs, read_run
+from zorba_core.runs.folder import DEFAULT_FOLDER
+from zorba_core.runs.run import Run, RunListing, list_runs, read_run
 
-__all__ = ["DEFAULT_FOLDER", "Run", "RunListing", "finished_run", "list_runs", "read_run"]
+__all__ = ["DEFAULT_FOLDER", "Run", "RunListing", "list_runs", "read_run"]

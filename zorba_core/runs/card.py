@@ -12,9 +12,9 @@ from zorba_core.data.prompts import answer_space
 from zorba_core.data.task import FIELD, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS
+from zorba_core.runs.folder import RunFolder
 from zorba_core.runs.quality import wilson
 from zorba_core.runs.replay import RunModel
-from zorba_core.runs.run import Run
 
 _EXAMPLE, _QUESTION = "The text to judge", "The text to answer"
 _NEW_TOKENS = 32
@@ -53,7 +53,7 @@ def example_prompt(task: Task) -> str:
     return FIELD.sub(lambda match: text, task.prompt)
 
 
-def _front(run: Run) -> str:
+def _front(run: RunFolder) -> str:
     """What hubs read."""
     lines = ["library_name: transformers", "pipeline_tag: text-generation"]
     model = str(run.config["model"])
@@ -167,7 +167,7 @@ def _scores(task: Task, prompt: str, words: dict[str, tuple[str, float]]) -> lis
     ]
 
 
-def _measured(run: Run, task: Task) -> str:
+def _measured(run: RunFolder, task: Task) -> str:
     summary, data = run.summary, run.environment["data"]
     written = task.kind == "text"
     what = "Written answers that are the wanted ones, token by token," if written else "Accuracy"
@@ -192,7 +192,7 @@ def _measured(run: Run, task: Task) -> str:
     )
 
 
-def _data(run: Run) -> str:
+def _data(run: RunFolder) -> str:
     data, config = run.environment["data"], run.config
     facts = [f"{config['dataset']}{', ' + data['note'] if data.get('note') else ''}."]
     if "train_rows" in data:
@@ -206,7 +206,7 @@ def _data(run: Run) -> str:
     return " ".join(facts)
 
 
-def _method(run: Run) -> str:
+def _method(run: RunFolder) -> str:
     config, summary, allocation = run.config, run.summary, run.allocation
     method = METHODS[config["method"]]
     rate = f"learning rate {config['lr']:g}"
@@ -246,6 +246,6 @@ def _span(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def base_of(run: Run) -> str:
+def base_of(run: RunFolder) -> str:
     """The base model's name without the folders it lies in."""
     return os.path.basename(os.path.normpath(str(run.config["model"])))

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-import zorba_core
 from zorba_core.engine.engine_version import ENGINE_VERSION
 from zorba_core.engine.products import cpu_kernels
 from zorba_core.engine.settings import Settings
@@ -25,7 +24,7 @@ def describe(settings: Settings) -> dict[str, Any]:
     commit, dirty = git_state()
     on_cuda = settings.device == "cuda"
     return {
-        "zorba_core": zorba_core.__version__,
+        "zorba_core": importlib.metadata.version("zorba-core"),
         "engine_version": ENGINE_VERSION,  # two runs of one config have the same bits only within one of these
         "git_commit": commit,
         "git_dirty": dirty,
@@ -49,7 +48,7 @@ def git_state() -> tuple[str | None, bool | None]:
 
     Tables of experiments do not count as changes: a sweep writes them while it runs.
     """
-    root = Path(zorba_core.__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     top = git_says(root, "rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
         return None, None

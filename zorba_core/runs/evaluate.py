@@ -22,12 +22,12 @@ from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError, one_line
+from zorba_core.runs.folder import RunFolder, finished_folder
 from zorba_core.runs.load import check_files, check_rows, evaluation_frame, evaluation_rows, federated_rows
 from zorba_core.runs.own_rows import Table, labelled_rows, named
 from zorba_core.runs.predict import encoded, label_probabilities, written
 from zorba_core.runs.quality import Judged, Quality, TextQuality, by_client, change_p_value
 from zorba_core.runs.replay import RunModel, open_model
-from zorba_core.runs.run import Run, finished_run
 
 CLIENT_ROWS = 100  # of each client's own rows, at most
 _NAMED_CHANGES = 50
@@ -37,7 +37,7 @@ _NAMED_CHANGES = 50
 class EvaluationReport:
     """A run's model on R labelled rows."""
 
-    run: Run
+    run: RunFolder
     data: str  # where the rows are from, in words
     texts: pd.DataFrame  # their text columns
     after: Judged
@@ -97,7 +97,7 @@ class EvaluationReport:
 
 
 def evaluate_run(
-    run: str | os.PathLike[str] | Run | RunModel,
+    run: str | os.PathLike[str] | RunFolder | RunModel,
     data: Table | None = None,
     *,
     label: str | None = None,
@@ -122,7 +122,7 @@ def evaluate_run(
             is read, or with a label that the run was not trained on; the run's own rows are not here.
     """
     if not isinstance(run, RunModel):
-        run = finished_run(run)
+        run = finished_folder(run)
     if data is not None:  # before anything slow
         task = (run.run if isinstance(run, RunModel) else run).task
         frame, where = labelled_rows(task, data, label, client), named(data)

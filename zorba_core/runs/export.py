@@ -13,15 +13,15 @@ from zorba_core.engine.blocks import Blocks, block_list, fingerprint_of
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_folder, check_new_folder
 from zorba_core.runs.card import base_of, model_card
+from zorba_core.runs.folder import RunFolder
 from zorba_core.runs.models import without_bar
 from zorba_core.runs.replay import RunModel, open_model
-from zorba_core.runs.run import Run
 
 CARD = "README.md"
 
 
 def export_run(
-    run: str | os.PathLike[str] | Run | RunModel,
+    run: str | os.PathLike[str] | RunFolder | RunModel,
     to: str | os.PathLike[str],
     *,
     model: str | None = None,

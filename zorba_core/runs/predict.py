@@ -17,10 +17,10 @@ from zorba_core.data.task import TableRows
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.rows import Rows
+from zorba_core.runs.folder import RunFolder, finished_folder
 from zorba_core.runs.generation import MAX_NEW_TOKENS, generate
 from zorba_core.runs.own_rows import Texts, text_rows
 from zorba_core.runs.replay import RunModel, open_model
-from zorba_core.runs.run import Run, finished_run
 from zorba_core.runs.token_range import check_tokens
 
 _CHUNK = 4096  # rows encoded together
@@ -91,7 +91,7 @@ class Predictions(Answers):
 
 
 def predict(
-    run: str | os.PathLike[str] | Run | RunModel,
+    run: str | os.PathLike[str] | RunFolder | RunModel,
     texts: Texts | TableRows,
     *,
     base: bool = False,
@@ -111,7 +111,7 @@ def predict(
     if isinstance(run, RunModel):
         frame, tuned = text_rows(run.run.task, texts), run
     else:
-        run = finished_run(run)
+        run = finished_folder(run)
         frame = text_rows(run.task, texts)  # before anything slow
         tuned = open_model(run, model=model)
     parts = [frame.iloc[start : start + _CHUNK] for start in range(0, len(frame), _CHUNK)]

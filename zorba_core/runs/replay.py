@@ -30,10 +30,10 @@ from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import atomic_path
+from zorba_core.runs.folder import RunFolder, finished_folder, read_folder, settings_of
 from zorba_core.runs.load import open_network, use_threads
 from zorba_core.runs.log import LOG
 from zorba_core.runs.models import warned_when_accepted
-from zorba_core.runs.run import Run, finished_run, read_run, settings_of
 
 WEIGHTS = "weights.safetensors"
 Notice = Callable[[str], None]
@@ -43,7 +43,7 @@ Notice = Callable[[str], None]
 class RunModel:
     """The model after one round of a run. ``network`` has its weights; :meth:`base` those before training."""
 
-    run: Run
+    run: RunFolder
     round: int
     settings: Settings
     network: Blocks
@@ -71,7 +71,7 @@ class RunModel:
             return self._base
 
 
-def open_model(run: str | os.PathLike[str] | Run, *, model: str | os.PathLike[str] | None = None) -> RunModel:
+def open_model(run: str | os.PathLike[str] | RunFolder, *, model: str | os.PathLike[str] | None = None) -> RunModel:
     """The model that a finished run ended with. The last one opened stays in memory.
 
     Args:
@@ -81,7 +81,7 @@ def open_model(run: str | os.PathLike[str] | Run, *, model: str | os.PathLike[st
     Raises:
         MissingDataError, InvalidInputError: as :func:`replay`, or the run is not finished.
     """
-    run = finished_run(run)
+    run = finished_folder(run)
     stamp = (run.path / LOG).stat().st_mtime_ns
     return _opened(str(run.path.resolve()), stamp, model and os.fspath(model))
 
@@ -92,7 +92,7 @@ def _opened(path: str, stamp: int, base_source: str | None) -> RunModel:
 
 
 def replay(
-    run: str | os.PathLike[str] | Run,
+    run: str | os.PathLike[str] | RunFolder,
     round_index: int | None = None,
     *,
     model: str | os.PathLike[str] | None = None,
@@ -108,7 +108,7 @@ def replay(
         MissingDataError, InvalidInputError: no such run or base model; a round that the log does not have; the end of
             the log is damaged and no round is named; the replay gives other weights than the run had.
     """
-    run = read_run(run)
+    run = read_folder(run)
     target = run.rounds_done if round_index is None else round_index
     _check_target(run, target, round_index is not None, notice)
     at = weights_round(run.path)
@@ -130,7 +130,7 @@ def replay(
 
 
 @torch.no_grad()
-def replay_rounds(run: Run, network: Blocks, settings: Settings, target: int) -> TrainState:
+def replay_rounds(run: RunFolder, network: Blocks, settings: Settings, target: int) -> TrainState:
     """Move the base's weights, in place, through the first ``target`` rounds of the log.
 
     Raises:
@@ -149,7 +149,7 @@ def replay_rounds(run: Run, network: Blocks, settings: Settings, target: int) ->
 
 
 def open_base(
-    run: Run, settings: Settings, model: str | os.PathLike[str] | None = None
+    run: RunFolder, settings: Settings, model: str | os.PathLike[str] | None = None
 ) -> tuple[Blocks, PreTrainedTokenizerBase]:
     """The base model of a run.
 
@@ -211,7 +211,7 @@ def read_weights(folder: Path, network: Blocks, rounds: Sequence[Round]) -> bool
     return False
 
 
-def _check_target(run: Run, target: int, named: bool, notice: Notice) -> None:
+def _check_target(run: RunFolder, target: int, named: bool, notice: Notice) -> None:
     lost = run.summary.get("rounds_done", 0) - run.rounds_done
     problem = f"the end of {run.path / LOG} is damaged: its last {lost} rounds are missing"
     if lost > 0 and not named:
@@ -223,7 +223,7 @@ def _check_target(run: Run, target: int, named: bool, notice: Notice) -> None:
         notice(problem)
 
 
-def _settings_here(run: Run, has_weights: bool) -> Settings:
+def _settings_here(run: RunFolder, has_weights: bool) -> Settings:
     """The run's settings, on the CPU where its device is missing here and its weights are at hand."""
     config = run.config
     if config.get("device") == "cuda" and not torch.cuda.is_available():

@@ -1,136 +1,30 @@
-"""Runs on disk. A run is a folder ``<runs folder>/<name>-<hash of its config>/`` of three files:
-
-    config.json    the request, the allocation, and what the run began with: versions, fingerprints, facts of rows
-    rounds.jsonl   a line for each round: seeds, scalars, averages, costs, evaluations (:mod:`zorba_core.runs.log`)
-    summary.json   the outcome; written last, so a folder without it is a run in progress or one that was cut short
-
-FedIT exchanges weights, which no log of scalars gives back: its folder has ``weights.safetensors`` too. No torch here.
-
-Shapes: M blocks, N clients, T rounds.
-"""
+"""A run and what can be done with it, in one object; and the runs of a folder. No torch until a model is needed."""
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pandas as pd
 
-from zorba_core.allocation import Allocation
-from zorba_core.data.task import Task, get_task, table_of, task_from
-from zorba_core.engine.round import Round
-from zorba_core.engine.settings import Settings
-from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
-from zorba_core.files import read_json
-from zorba_core.runs.log import CONFIG, read_log
+from zorba_core.errors import ZorbaError, one_line
+from zorba_core.runs.folder import DEFAULT_FOLDER, RunFolder, read_folder
+from zorba_core.runs.log import CONFIG
 
 if TYPE_CHECKING:
     from zorba_core.runs.evaluate import EvaluationReport
     from zorba_core.runs.own_rows import Table, Texts
 
-SUMMARY = "summary.json"
-DEFAULT_FOLDER = Path("artifacts/runs")
-BACKWARD_WORK = 2  # a backward pass costs about two forward passes
-_TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
+class Run(RunFolder):
+    """One run: its config, its rounds, and what can be done with its model."""
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One run: its config, its rounds, and what can be done with its model.
+    def resume(self, **options: Any) -> Self:
+        """Continue a run that was cut short and read it back: :func:`zorba_core.runs.resume.resume`."""
+        from zorba_core.runs.resume import resume
 
-    ``summary`` is empty while the run is in progress, or when it was cut short; :meth:`resume` continues such a run.
-    """
-
-    path: Path
-    config: dict[str, Any]
-    rounds: tuple[Round, ...]  # round 0 is the base model's evaluation
-    summary: dict[str, Any]
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Self:
-        """
-        Raises:
-            MissingDataError: no such folder.
-            InvalidInputError: not a run folder, or a file in it is damaged; names the file.
-        """
-        path = Path(path)
-        config = read_config(path)
-        return cls(path, config, tuple(read_log(path).rounds), read_summary(path))
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.path.name
-
-    @property
-    def finished(self) -> bool:
-        return bool(self.summary)
-
-    @property
-    def rounds_done(self) -> int:
-        return max(len(self.rounds) - 1, 0)
-
-    @cached_property
-    def settings(self) -> Settings:
-        """
-        Raises:
-            InvalidInputError: a value that is out of range here, such as a device that is missing.
-        """
-        return settings_of(self.config, self.path)
-
-    @cached_property
-    def task(self) -> Task:
-        """The task, with the label words that the run was trained with. No row is read."""
-        return task_of(self.config)
-
-    @cached_property
-    def allocation(self) -> Allocation:
-        return allocation_of(self.config)
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        """What the run began with: versions, device, fingerprints of base model and rows."""
-        return self.config["environment"]
-
-    @cached_property
-    def metrics(self) -> pd.DataFrame:
-        """A row for each round: ``round, lr, train_loss, eval_loss, eval_accuracy, clients_reported, clients_refused``,
-        and since the start ``seconds, forward_passes, backward_passes, scalars_up, scalars_down``. NaN where the model
-        was not evaluated."""
-        columns = ("round", "lr", "train_loss", "eval_loss", "eval_accuracy", *_TOTALS)
-        table = pd.DataFrame({name: [getattr(done, name) for done in self.rounds] for name in columns})
-        table[["train_loss", "eval_loss", "eval_accuracy"]] = table[
-            ["train_loss", "eval_loss", "eval_accuracy"]
-        ].astype(float)
-        table[[*_TOTALS]] = table[[*_TOTALS]].cumsum()
-        table["clients_reported"] = [int(done.reported_N.sum()) for done in self.rounds]
-        table["clients_refused"] = [int(done.refused_N.sum()) for done in self.rounds]
-        return table
-
-    @property
-    def evaluations(self) -> pd.DataFrame:
-        """The rows of :attr:`metrics` in which the model was evaluated."""
-        return self.metrics.dropna(subset=["eval_accuracy"])
-
-    @property
-    def work(self) -> pd.Series:
-        """For each row of :attr:`metrics`, the computation so far in forward passes of one client's batch; a backward
-        pass counts as ``BACKWARD_WORK``. Comparable between methods where rounds are not."""
-        return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
-
-    # What follows loads the model, so its code loads when it is first used.
-
-    def resume(self, **options: Any) -> Run:
-        """Continue a run that was cut short, in its own folder: :func:`zorba_core.runs.train.resume`."""
-        from zorba_core.runs.train import resume
-
-        return resume(self, **options)
+        return self.read(resume(self, **options))
 
     def predict(self, texts: Texts, *, base: bool = False) -> pd.DataFrame:
         """The texts with the columns ``prediction`` and ``probability`` by the fine-tuned model.
@@ -173,6 +67,18 @@ class Run:
         return export_run(self, to)
 
 
+def read_run(run: str | os.PathLike[str] | RunFolder) -> Run:
+    """The run of this folder, or of this name in the default folder.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`zorba_core.runs.folder.read_folder`.
+    """
+    if isinstance(run, Run):
+        return run
+    folder = read_folder(run)
+    return Run(folder.path, folder.config, folder.rounds, folder.summary)
+
+
 class RunListing(NamedTuple):
     """The runs of a folder, newest first, and one line for each entry that could not be read."""
 
@@ -198,105 +104,3 @@ def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
             problems.append(one_line(error))
     runs.sort(key=lambda dated: dated[0], reverse=True)
     return RunListing(tuple(run for _, run in runs), tuple(problems))
-
-
-def read_run(run: str | os.PathLike[str] | Run) -> Run:
-    """The run of this folder, or of this name in the default folder.
-
-    Raises:
-        MissingDataError: no such run; names those that look alike.
-        InvalidInputError: as :meth:`Run.read`.
-    """
-    if isinstance(run, Run):
-        return run
-    path = Path(run)
-    if not path.is_dir() and len(path.parts) == 1:
-        named = DEFAULT_FOLDER / path
-        if not named.is_dir():
-            there = [entry.name for entry in DEFAULT_FOLDER.iterdir()] if DEFAULT_FOLDER.is_dir() else []
-            alike = difflib.get_close_matches(path.name, there, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(alike)}?" if alike else "zorba runs lists the names"
-            raise MissingDataError(f"run {os.fspath(run)!r} does not exist; {hint}")
-        path = named
-    return Run.read(path)
-
-
-def finished_run(run: str | os.PathLike[str] | Run) -> Run:
-    """As :func:`read_run`, of a run that is finished.
-
-    Raises:
-        InvalidInputError: it is not.
-    """
-    run = read_run(run)
-    if not run.finished:
-        raise InvalidInputError(
-            f"{run.path}: this run is not finished (round {run.rounds_done} of {run.config.get('rounds', '?')}); "
-            f"complete it with: zorba resume {run.path}"
-        )
-    return run
-
-
-def check_name(name: str) -> str:
-    """A run's name becomes part of a folder's.
-
-    Raises:
-        InvalidInputError: anything but letters, digits, dot, dash and underscore, or longer than 100.
-    """
-    if not _NAME.fullmatch(name):
-        raise InvalidInputError(
-            f"run name {in_short(name)}: use up to 100 letters, digits, dots, dashes and underscores"
-        )
-    return name
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    if not path.is_dir():
-        raise MissingDataError(f"run {str(path)!r} does not exist; give a folder such as {DEFAULT_FOLDER}/<name>")
-    if not (path / CONFIG).is_file():
-        raise InvalidInputError(f"{path}: not a run folder: it has no {CONFIG}")
-    config = _read_object(path / CONFIG)
-    missing = [name for name in ("allocation", "environment", "model", "dataset") if name not in config]
-    if missing:
-        raise InvalidInputError(f"{path / CONFIG}: it has no {missing[0]}; it is damaged, or of an earlier version")
-    return config
-
-
-def read_summary(path: Path) -> dict[str, Any]:
-    return _read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {}
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = read_json(path)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise InvalidInputError(f"{path}: not a JSON object; the file is damaged, restore it from a copy")
-    return content
-
-
-def settings_of(config: dict[str, Any], where: Path) -> Settings:
-    """The settings in a run's config; one that it does not name has its default."""
-    try:
-        return Settings(**{name: config[name] for name in Settings.model_fields if name in config})
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where / CONFIG}: {error}") from None
-
-
-def task_of(config: dict[str, Any]) -> Task:
-    """The task in a run's config, with the label words and the label prior of the run."""
-    task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
-    words = tuple(config.get("label_words") or task.label_words)
-    prior = tuple(config.get("prior") or ())
-    return task if (words, prior) == (task.label_words, task.prior) else replace(task, label_words=words, prior=prior)
-
-
-def task_config(task: Task) -> dict[str, Any]:
-    """A run's config of its task: the name, and of a task of the user's the whole description."""
-    described = {"task": table_of(task)} if task.is_own else {}
-    prior = {"prior": list(task.prior)} if task.prior else {}
-    return {"dataset": task.name, "label_words": list(task.label_words), **prior, **described}
-
-
-def allocation_of(config: dict[str, Any]) -> Allocation:
-    return Allocation.from_blocks(config["allocation"]["blocks_per_client"], config["num_blocks"])

@@ -16,7 +16,7 @@ from zorba_core.engine.loop import RoundSource
 from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.round import Round
-from zorba_core.runs.run import BACKWARD_WORK
+from zorba_core.runs.folder import BACKWARD_WORK
 from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
 
 

@@ -1,56 +1,44 @@
-"""Fine-tune: load, check, divide the rows, train, write the run folder; and resume a run that was cut short.
+"""Fine-tune: load, check, divide the rows, train, write the run folder.
 
-Everything that can be wrong with a request is reported before the run folder is created. Every random choice has the
-key (seed, round, client), so what a run does next depends on its weights, its round and its method's state alone. These
-follow from the base model and the log, so a resumed run ends with the weights of an undisturbed one, bit for bit, on
-the same kind of processor with the same versions, threads and estimator.
+Everything that can be wrong with a request is reported before the run folder is created.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zorba_core.allocation import Allocation, Solution
-from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.data.divide import DIRICHLET, division_of
+from zorba_core.data.divide import division_of
 from zorba_core.data.encode import with_label_words
 from zorba_core.data.own_task import Data, task_for
 from zorba_core.data.task import Said, Task, get_task
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.loop import LocalRounds, RoundSource, check_fit, init, run_rounds
+from zorba_core.engine.loop import LocalRounds, check_fit
 from zorba_core.engine.methods.registry import method_facts
-from zorba_core.engine.round import Round
-from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import check_folder, fingerprint, remove_leftovers, write_json
+from zorba_core.files import check_folder
+from zorba_core.runs.complete import Callback, allocation_config, complete, new_folder
 from zorba_core.runs.environment import describe
+from zorba_core.runs.folder import DEFAULT_FOLDER, check_name, task_config
 from zorba_core.runs.load import (
-    check_files,
-    check_rows,
     federated_rows,
     open_network,
     read_spec,
     use_threads,
-    with_data,
     with_label_prior,
 )
-from zorba_core.runs.log import CONFIG, Log
-from zorba_core.runs.memory_meter import MemoryMeter, memory_errors
+from zorba_core.runs.log import Log
+from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.replay import keeps_weights, open_base, read_weights, replay_rounds, weights_round, write_weights
-from zorba_core.runs.run import DEFAULT_FOLDER, SUMMARY, Run, check_name, read_run, task_config
-from zorba_core.runs.summary import summarise
+from zorba_core.runs.run import Run
 from zorba_core.runs.token_range import check_tokens
 
 DEFAULT_DATASET = "toy-reviews"
@@ -58,16 +46,6 @@ Notice = Callable[[str], None]
 # What of a run's environment decides its last bits.
 _DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
 _MOST_REPEATS = 10_000
-
-
-class Callback:
-    """Called during a run. An exception that it raises ends the run, whose folder can be resumed."""
-
-    def on_start(self, folder: Path) -> None:
-        """Everything is loaded and checked; the run's folder exists."""
-
-    def on_round(self, done: Round) -> None:
-        """The round is in the log; the network holds the weights after it. Round 0 is the base model's evaluation."""
 
 
 def fine_tune(
@@ -183,148 +161,6 @@ def fine_tune(
         with Log(path) as log:
             complete(path, log, LocalRounds(network, allocation, rows, settings), rows.evaluation, callbacks)
     return Run.read(path)
-
-
-def resume(
-    run: str | os.PathLike[str] | Run,
-    *,
-    model: str | os.PathLike[str] | None = None,
-    data: Data | None = None,
-    test: str | os.PathLike[str] | None = None,
-    callbacks: Sequence[Callback] = (),
-    notice: Notice = lambda line: None,
-) -> Run:
-    """Continue a run that was killed, interrupted or failed, in its own folder, and read it back.
-
-    Args:
-        run: the run, its folder, or its name in the default folder.
-        model: the folder of its base model, if it is not the one in the run's config.
-        data, test: where the user's own rows lie now, if not where the run's config says.
-        notice: called with one line for each fact a user should know.
-
-    Raises:
-        MissingDataError, InvalidInputError: no run, one that is finished, one that another process is writing, one
-            whose log is damaged, or a base model, rows or config that are not those it began with.
-        RunError: the run diverged.
-    """
-    run = read_run(run)
-    settings, threads = run.settings, run.config.get("threads", 1)
-    if "federation" in run.config:
-        raise InvalidInputError(
-            f"{run.path}: its clients were real processes; resume it with: zorba federation up --resume {run.path}"
-        )
-    check_unfinished(run)
-    task = with_data(run.task, data, test)
-    check_files(run.environment["data"].get("files", {}), task, run.path)
-    with Log(run.path) as log, use_threads(threads):
-        run = _reopened(run, log, settings, notice)
-        network, tokenizer = open_base(run, settings, model)
-        alpha = run.config["alpha"]
-        rows, facts = federated_rows(
-            task,
-            tokenizer,
-            run.allocation.num_clients,
-            settings,
-            alpha=math.inf if alpha is None else alpha,  # JSON has no infinity
-            division=run.config.get("division", DIRICHLET),
-        )
-        check_rows(facts, run.environment["data"], run.path, "train", "evaluation")
-        if method_facts(settings.method).first_order:
-            state = init(network, settings)
-            at = weights_round(run.path)
-            at = at if at <= run.rounds_done and read_weights(run.path, network, run.rounds) else 0
-            if at < run.rounds_done:
-                notice(f"the rounds after the last evaluation (round {at}) are computed again")
-                log.cut_back(at)
-            state = replace(state, rounds_done=at)
-        else:
-            state = replay_rounds(run, network, settings, run.rounds_done)
-        complete(run.path, log, LocalRounds(network, run.allocation, rows, settings, state), rows.evaluation, callbacks)
-    return Run.read(run.path)
-
-
-def complete(
-    path: Path,
-    log: Log,
-    source: RoundSource,
-    evaluation: Rows,
-    callbacks: Sequence[Callback] = (),
-    finish: Callable[[], dict[str, Any]] = dict,
-) -> None:
-    """Train from the end of the log to the last round, then write the summary.
-
-    Args:
-        source: it stands after the log's last round.
-        finish: called after the last round; its result is added to the summary.
-    """
-    meter = MemoryMeter(source.settings.device)
-    for callback in callbacks:
-        callback.on_start(path)
-    meter.begin()
-    with memory_errors():
-        for done in run_rounds(source, evaluation, tuple(log.rounds)):
-            log.append(done)
-            if keeps_weights(source.settings) and done.round and done.weights_sha256:
-                write_weights(path, source.network, done.round)
-            for callback in callbacks:
-                callback.on_round(done)
-    write_json(path / SUMMARY, {**summarise(source, log.rounds, meter.describe()), **finish()})
-
-
-def new_folder(
-    runs_folder: str | os.PathLike[str], name: str, config: dict[str, Any], environment: dict[str, Any]
-) -> Path:
-    """Make a run folder that did not exist before, with its config: two runs that start together get two folders."""
-    # Of rows of one's own the folder has columns, labels and scalars, so it is for its owner alone.
-    private = "task" in config or "federation" in config
-    runs_folder, name = Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}"
-    try:
-        runs_folder.mkdir(parents=True, exist_ok=True)
-        for attempt in range(1, _MOST_REPEATS):
-            path = runs_folder / (name if attempt == 1 else f"{name}-{attempt}")
-            try:
-                path.mkdir(mode=0o700 if private else 0o777)
-            except FileExistsError:
-                continue
-            write_json(path / CONFIG, {**config, "environment": environment})
-            return path
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise InvalidInputError(f"runs folder {str(runs_folder)!r} cannot be used: {error.strerror}") from None
-    raise InvalidInputError(f"{runs_folder / name}: already {_MOST_REPEATS} runs of this name and config; remove some")
-
-
-def allocation_config(allocation: Allocation, origin: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The allocation as a run's config has it."""
-    return {
-        **(origin or {}),
-        "total_blocks": allocation.total_blocks,
-        "sha256": allocation_sha256(allocation),
-        "blocks_per_client": allocation.blocks_per_client,
-    }
-
-
-def check_unfinished(run: Run) -> None:
-    """
-    Raises:
-        InvalidInputError: the run is finished.
-    """
-    if run.finished and run.rounds_done >= run.summary.get("rounds_done", 0):
-        raise InvalidInputError(f"{run.path}: this run is finished; there is nothing to resume")
-
-
-def _reopened(run: Run, log: Log, settings: Settings, notice: Notice) -> Run:
-    """The run as its log, now locked, has it; what a killed process left half written is removed."""
-    run = Run.read(run.path)
-    check_unfinished(run)  # another process may have finished it before the log was locked
-    if log.torn_bytes:
-        notice(f"dropped a torn line of {log.torn_bytes} bytes at the end of the log")
-    for name, value in describe(settings).items():
-        if name in _DECIDE_BITS and run.environment.get(name) != value:
-            notice(f"{name} is {value} here and was {run.environment.get(name)}: the last bits may differ")
-    notice(f"resuming after round {run.rounds_done}")
-    remove_leftovers(run.path)
-    (run.path / SUMMARY).unlink(missing_ok=True)
-    return run
 
 
 def _check_clients(method: str, allocation: Allocation | None, num_clients: int | None) -> None:

@@ -15,9 +15,9 @@ from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import resume, serve
 from zorba_core.files import read_json, write_json
-from zorba_core.runs.run import task_of
+from zorba_core.runs.complete import Callback
+from zorba_core.runs.folder import task_of
 from zorba_core.runs.terminal import Progress
-from zorba_core.runs.train import Callback
 
 app = ServerApp()
 

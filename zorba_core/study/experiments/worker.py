@@ -77,13 +77,13 @@ def finished_record(spec: RunSpec, folder: Path) -> RunRows | None:
 
 def _go(spec: RunSpec, folder: Path, interrupt: Any) -> Run:
     from zorba_core.engine.settings import Settings
-    from zorba_core.runs.train import fine_tune, resume
+    from zorba_core.runs.train import fine_tune
 
     allocates = method_facts(spec.method).allocates  # the others activate every block of every client
     begun = _last_run(folder)
     if begun is not None:
         try:
-            return resume(begun, callbacks=[interrupt])
+            return begun.resume(callbacks=[interrupt])
         except RunError:
             raise
         except ZorbaError:  # cut short before its log began, or its log is damaged: begin again

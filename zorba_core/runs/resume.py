@@ -1,0 +1,122 @@
+"""Resume a run that was cut short, in its own folder.
+
+Every random choice of a run has the key (seed, round, client), so what it does next depends on its weights, its round
+and its method's state alone. These follow from the base model and the log, so a resumed run ends with the weights of an
+undisturbed one, bit for bit, on the same kind of processor with the same versions, threads and estimator.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from zorba_core.data.divide import DIRICHLET
+from zorba_core.data.own_task import Data
+from zorba_core.engine.loop import LocalRounds, init
+from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError
+from zorba_core.files import remove_leftovers
+from zorba_core.runs.complete import Callback, complete
+from zorba_core.runs.environment import describe
+from zorba_core.runs.folder import SUMMARY, RunFolder, read_folder
+from zorba_core.runs.load import (
+    check_files,
+    check_rows,
+    federated_rows,
+    use_threads,
+    with_data,
+)
+from zorba_core.runs.log import Log
+from zorba_core.runs.replay import open_base, read_weights, replay_rounds, weights_round
+
+DEFAULT_DATASET = "toy-reviews"
+Notice = Callable[[str], None]
+# What of a run's environment decides its last bits.
+_DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
+_MOST_REPEATS = 10_000
+
+
+def resume(
+    run: str | os.PathLike[str] | RunFolder,
+    *,
+    model: str | os.PathLike[str] | None = None,
+    data: Data | None = None,
+    test: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Callback] = (),
+    notice: Notice = lambda line: None,
+) -> Path:
+    """Continue a run that was killed, interrupted or failed, in its own folder.
+
+    Args:
+        run: the run, its folder, or its name in the default folder.
+        model: the folder of its base model, if it is not the one in the run's config.
+        data, test: where the user's own rows lie now, if not where the run's config says.
+        notice: called with one line for each fact a user should know.
+
+    Raises:
+        MissingDataError, InvalidInputError: no run, one that is finished, one that another process is writing, one
+            whose log is damaged, or a base model, rows or config that are not those it began with.
+        RunError: the run diverged.
+    """
+    run = read_folder(run)
+    settings, threads = run.settings, run.config.get("threads", 1)
+    if "federation" in run.config:
+        raise InvalidInputError(
+            f"{run.path}: its clients were real processes; resume it with: zorba federation up --resume {run.path}"
+        )
+    check_unfinished(run)
+    task = with_data(run.task, data, test)
+    check_files(run.environment["data"].get("files", {}), task, run.path)
+    with Log(run.path) as log, use_threads(threads):
+        run = _reopened(run, log, settings, notice)
+        network, tokenizer = open_base(run, settings, model)
+        alpha = run.config["alpha"]
+        rows, facts = federated_rows(
+            task,
+            tokenizer,
+            run.allocation.num_clients,
+            settings,
+            alpha=math.inf if alpha is None else alpha,  # JSON has no infinity
+            division=run.config.get("division", DIRICHLET),
+        )
+        check_rows(facts, run.environment["data"], run.path, "train", "evaluation")
+        if method_facts(settings.method).first_order:
+            state = init(network, settings)
+            at = weights_round(run.path)
+            at = at if at <= run.rounds_done and read_weights(run.path, network, run.rounds) else 0
+            if at < run.rounds_done:
+                notice(f"the rounds after the last evaluation (round {at}) are computed again")
+                log.cut_back(at)
+            state = replace(state, rounds_done=at)
+        else:
+            state = replay_rounds(run, network, settings, run.rounds_done)
+        complete(run.path, log, LocalRounds(network, run.allocation, rows, settings, state), rows.evaluation, callbacks)
+    return run.path
+
+
+def check_unfinished(run: RunFolder) -> None:
+    """
+    Raises:
+        InvalidInputError: the run is finished.
+    """
+    if run.finished and run.rounds_done >= run.summary.get("rounds_done", 0):
+        raise InvalidInputError(f"{run.path}: this run is finished; there is nothing to resume")
+
+
+def _reopened(run: RunFolder, log: Log, settings: Settings, notice: Notice) -> RunFolder:
+    """The run as its log, now locked, has it; what a killed process left half written is removed."""
+    run = RunFolder.read(run.path)
+    check_unfinished(run)  # another process may have finished it before the log was locked
+    if log.torn_bytes:
+        notice(f"dropped a torn line of {log.torn_bytes} bytes at the end of the log")
+    for name, value in describe(settings).items():
+        if name in _DECIDE_BITS and run.environment.get(name) != value:
+            notice(f"{name} is {value} here and was {run.environment.get(name)}: the last bits may differ")
+    notice(f"resuming after round {run.rounds_done}")
+    remove_leftovers(run.path)
+    (run.path / SUMMARY).unlink(missing_ok=True)
+    return run
