@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from zorba_core.allocation import SOLVERS
-from zorba_core.cli import allocate, bench, build_app, federation, pareto, scenario, train, tune, vram
+from zorba_core.cli import allocate, bench, build_app, federation, pareto, scenario, train, vram
 from zorba_core.cli.allocate import Limits, SolveOptions
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.fleet_options import FleetOptions
@@ -45,7 +45,6 @@ def all_commands() -> dict[str, click.Command]:
 
 OPTIONS_OF = {
     "train": (Settings, TaskOptions, AllocationChoice, FolderOptions),
-    "tune": (Settings, TaskOptions, AllocationChoice),
     "allocate": (FleetOptions, Workload, Limits, SolveOptions),
     "scenario": (FleetOptions, Workload, Limits),
     "pareto": (FleetOptions, Workload, SolveOptions),
@@ -65,9 +64,6 @@ OWN_DEFAULTS = {
 }  # fmt: skip
 UNOFFERED = {
     "train": {"num_seeds", "inactive", "participation"},
-    "tune": {
-        "rounds", "lr", "num_seeds", "eval_every", "eval_rows", "target", "precision",
-    },
     "allocate": set(),
     "scenario": {"total_mode"},
     "pareto": {"budgets", "blocks", "time_limit"},
@@ -110,7 +106,7 @@ def test_help_shows_the_names_that_registries_hold(all_commands):
 
 
 def test_the_shared_options_are_declared_once():
-    for module in (allocate, bench, federation, pareto, scenario, train, tune, vram):
+    for module in (allocate, bench, federation, pareto, scenario, train, vram):
         source = inspect.getsource(module)
         for option in ("batch_size: int", "seed: int", "dtype: str", "lr: float"):
             assert f"{option} = typer.Option" not in source, module.__name__

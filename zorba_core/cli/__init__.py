@@ -31,7 +31,6 @@ _COMMANDS = {
     "train": "train",
     "resume": "resume",
     "replay": "resume",
-    "tune": "tune",
     "predict": "predict",
     "evaluate": "evaluate",
     "export": "export",

@@ -1,4 +1,4 @@
-"""The allocation, from the options of ``zorba train`` and ``zorba tune``: solved for a fleet, or read from a file; for
+"""The allocation, from the options of ``zorba train``: solved for a fleet, or read from a file; for
 a method that activates every block there is nothing to choose."""
 
 from __future__ import annotations

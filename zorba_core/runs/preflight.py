@@ -296,7 +296,7 @@ def _step_checks(
     share_lost = (lost / step_square) ** 0.5 if 0 < step_square < np.inf else 1.0
     horizon = max(settings.rounds, _HORIZON)
     progress = horizon * lr * rho_square
-    faster = _longer(settings, "a larger lr (zorba tune finds one)")
+    faster = _longer(settings, "a larger lr (--lr auto finds one)")
     return [
         Check(
             "update",
@@ -312,7 +312,7 @@ def _step_checks(
             MOST_STRIDE,
             stride <= MOST_STRIDE,
             f"a round moves the weights by {stride:.3g} times their own length",
-            f"an lr below {0.1 * settings.lr / stride:.1g} (zorba tune finds one)" if stride else "",
+            f"an lr below {0.1 * settings.lr / stride:.1g} (--lr auto finds one)" if stride else "",
         ),
         Check(
             "progress",

@@ -1,0 +1,84 @@
+"""The learning rate that finds itself: on opt-mini and the toy reviews, with six tiny clients."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from zorba_core.allocation import Problem, solve
+from zorba_core.data.task import get_task
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.runs import rate
+from zorba_core.runs.load import federated_rows, open_network
+from zorba_core.runs.rate import SAFETY, find_rate, hold_out
+
+SETTINGS = Settings(
+    direction="low-rank", directions=64, batch_size=4, seq_len=48, eval_rows=16, schedule="cosine", rounds=30
+)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    network, tokenizer = open_network("opt-mini", SETTINGS)
+    rows, _ = federated_rows(get_task("toy-reviews"), tokenizer, 6, SETTINGS)
+    return network, solve(Problem([4] * 6, network.num_blocks)).allocation, rows
+
+
+@pytest.fixture(scope="module")
+def found(parts):
+    return find_rate(*parts, SETTINGS)
+
+
+def test_the_rate_is_half_of_the_largest_whose_round_lowers_the_held_out_loss(found):
+    lower = [trial.lr for trial in found.trials if trial.loss is not None and trial.loss < found.initial_loss]
+    assert found.lr == float(f"{SAFETY * max(lower):.2g}")
+    assert [later.lr / first.lr for first, later in zip(found.trials, found.trials[1:], strict=False)] == pytest.approx(
+        [2.0] * (len(found.trials) - 1)
+    )
+    above = [trial for trial in found.trials if trial.lr > max(lower)]
+    assert all(trial.loss is None or trial.loss >= found.initial_loss for trial in above)
+
+
+def test_it_is_the_same_for_the_same_request_and_moves_no_weight(parts, found):
+    network, allocation, rows = parts
+    before = network.weights_sha256()
+    assert find_rate(network, allocation, rows, SETTINGS.replace(lr=123.0)) == found
+    assert network.weights_sha256() == before
+
+
+def test_few_directions_are_tried_several_times_and_get_a_lower_share(parts, monkeypatch):
+    monkeypatch.setattr(rate, "_MOST_RATES", 3)
+    few = find_rate(*parts, SETTINGS.replace(directions=16))
+    assert few.rounds == 3 * 3 + 1
+    lower = [trial.lr for trial in few.trials if trial.loss is not None and trial.loss < few.initial_loss]
+    assert few.lr == float(f"{SAFETY * math.sqrt(16 / 64) * max(lower):.2g}")
+
+
+def test_a_method_that_takes_the_gradient_gets_a_rate_too(parts, monkeypatch):
+    network, _, rows = parts
+    monkeypatch.setattr(rate, "_MOST_RATES", 2)
+    whole = solve(Problem([network.num_blocks] * 6, network.num_blocks)).allocation
+    settings = SETTINGS.replace(method="fedit", directions=None, estimator=None)
+    assert find_rate(network, whole, rows, settings).lr > 0
+
+
+def test_held_out_rows_are_the_clients_own_and_leave_each_client_a_row(parts):
+    _, _, rows = parts
+    split = hold_out(rows, 0)
+    kept, held = np.concatenate(split.held_N), np.concatenate(rows.held_N)
+    assert len(kept) + len(split.evaluation) == len(held)
+    assert all(len(own) >= 1 for own in split.held_N)
+    with pytest.raises(InvalidInputError, match="too few rows"):
+        hold_out(dataclasses.replace(rows, held_N=[np.array([n]) for n in range(6)]), 0)
+
+
+def test_a_loss_that_no_rate_lowers_is_said(parts, monkeypatch):
+    monkeypatch.setattr(rate, "_MOST_RATES", 1)
+    monkeypatch.setattr(rate, "_FIRST_STRIDE", 1e30)
+    monkeypatch.setattr(rate, "_TRIES", 1)
+    with pytest.raises(RunError, match=r"no learning rate from .* lowered the held-out loss"):
+        find_rate(*parts, SETTINGS)
