@@ -32,6 +32,10 @@ from zorba_core.runs.rate import find_rate
 
 DEFAULT_FILE = Path("artifacts/benchmarks/rate.json")
 TASK, MODEL, ROUNDS, CLIENTS, BLOCKS, EVERY = "sst2", "opt-mini", 40, 8, 6, 2
+WHAT = (
+    "SST-2 with opt-mini, 8 clients of 6 blocks, label priors taken out, cosine schedule: rounds to 90 % of the fall in "
+    "loss of the grid rate that ends lowest, by the rate that is found and by a grid of six"
+)
 RATES = (0.16, 0.08, 0.04, 0.02, 0.01, 0.005)
 SETTINGS = Settings(rounds=ROUNDS, batch_size=8, seq_len=64, eval_rows=200, estimator="exact", schedule="cosine")
 CASES = {
@@ -41,7 +45,11 @@ CASES = {
 
 
 def main(file: Path) -> None:
-    content = read_json(file) if file.is_file() else {"machine": describe(SETTINGS), "rounds": ROUNDS, "cases": {}}
+    content = (
+        read_json(file)
+        if file.is_file()
+        else {"machine": describe(SETTINGS), "what": WHAT, "rounds": ROUNDS, "cases": {}}
+    )
     for name, settings in CASES.items():
         network, tokenizer = open_network(MODEL, settings)
         rows, _ = federated_rows(get_task(TASK), tokenizer, CLIENTS, settings)
@@ -95,8 +103,14 @@ def compared(case: dict[str, Any], found: str) -> dict[str, Any]:
         for lr, losses in smooth.items()
     }
     fastest = min(reached[str(lr)] for lr in RATES if reached.get(str(lr)))
-    factor = reached[found] / fastest if reached.get(found) else None
-    return {"best_of_grid": float(best), "target": target, "rounds_to_target": reached, "factor": factor}
+    own = reached.get(found)
+    return {
+        "best_of_grid": float(best),
+        "target": target,
+        "rounds_to_target": reached,
+        "factor": own / reached[best] if own else None,
+        "factor_to_fastest": own / fastest if own else None,  # which may end higher
+    }
 
 
 if __name__ == "__main__":
