@@ -33,7 +33,7 @@ from zorba_core.runs.rate import find_rate
 DEFAULT_FILE = Path("artifacts/benchmarks/rate.json")
 TASK, MODEL, ROUNDS, CLIENTS, BLOCKS, EVERY = "sst2", "opt-mini", 40, 8, 6, 2
 WHAT = (
-    "SST-2 with opt-mini, 8 clients of 6 blocks, label priors taken out, cosine schedule: rounds to 90 % of the fall in "
+    "SST-2 with opt-mini, 8 clients of 6 blocks, label priors taken out, cosine: rounds to 90 % of the fall in "
     "loss of the grid rate that ends lowest, by the rate that is found and by a grid of six"
 )
 RATES = (0.16, 0.08, 0.04, 0.02, 0.01, 0.005)
