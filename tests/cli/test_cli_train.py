@@ -32,7 +32,7 @@ def zorba(monkeypatch, capsys):
 def tiny(tiny_opt_folder, tmp_path) -> list[str]:
     """Options of a run that takes a moment: three blocks, toy reviews, few rounds."""
     where = ["--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path / "runs")]
-    size = ["--batch-size", "2", "--directions", "2", "--eval-rows", "20", "--eval-every", "2"]
+    size = ["--lr", "0.01", "--batch-size", "2", "--directions", "2", "--eval-rows", "20", "--eval-every", "2"]
     return where + size
 
 
@@ -97,7 +97,7 @@ def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path, block
 
 @pytest.mark.slow
 def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tiny, tmp_path):
-    options = [*tiny[:6], *tiny[8:]]  # without --directions
+    options = [*tiny[:8], *tiny[10:]]  # without --directions
     for method, work in (("zorba", 3), ("decomfl", 3), ("fedzo", 3), ("fedit", 3)):
         code, out, _ = zorba("train", "--method", method, *options, "--clients", "3", "--rounds", "2")
         assert code == 0, out

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 ANSWERS = HERE / "command_answers.json"
 
 FLEET = "client,vram_gib\nold laptop,0.62\ndesk,0.75\nserver,1.4\nrack,1.9\n"
-_SMALL = "--rounds 3 --eval-every 3 --eval-rows 64 --directions 2 --batch-size 4 --seq-len 24"
+_SMALL = "--lr 0.01 --rounds 3 --eval-every 3 --eval-rows 64 --directions 2 --batch-size 4 --seq-len 24"
 
 # Each line is one request; {fleet}, {runs} and {repository} are replaced by paths.
 ALLOCATION_REQUESTS = (
@@ -46,7 +46,7 @@ TRAINING_REQUESTS = (
     f"train --clients 4 --budgets 4 --estimator cohort {_SMALL} --runs-folder {{runs}} --name zorba",
     f"train --clients 3 --method decomfl --estimator cohort {_SMALL} --runs-folder {{runs}} --name decomfl",
     f"train --clients 3 --method fedzo --estimator cohort {_SMALL} --runs-folder {{runs}} --name fedzo",
-    "train --clients 3 --method fedit --rounds 2 --eval-every 2 --eval-rows 64 --batch-size 4 --seq-len 24 "
+    "train --clients 3 --method fedit --lr 0.01 --rounds 2 --eval-every 2 --eval-rows 64 --batch-size 4 --seq-len 24 "
     "--runs-folder {runs} --name fedit",
     f"train --clients 4 --budgets 12,3,2,1 --solver two-level --estimator reference --direction rademacher {_SMALL} "
     "--runs-folder {runs} --name reference",

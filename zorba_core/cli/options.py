@@ -28,6 +28,7 @@ class _Options:
     fields: Mapping[str, FieldInfo]
     make: Callable[..., Any]
     panel_of: Mapping[str, str | None]
+    text: Collection[str]
 
 
 def options_of(
@@ -39,6 +40,7 @@ def options_of(
     help: Mapping[str, str] | None = None,
     panel: str | None = None,
     elsewhere: Mapping[str, str] | None = None,
+    text: Collection[str] = (),
 ) -> Any:
     """The options of a command's parameter, one for each field of ``cls``.
 
@@ -46,15 +48,16 @@ def options_of(
         names: only these fields; the object has its own defaults for the others.
         make: makes what the command gets from the fields by name, instead of ``cls``; ``dict`` leaves them as they are.
         defaults, help: by field, where this command has others. With the default None the option may be left out.
+        text: fields whose option takes any text, such as a number or the word auto.
         panel: the part of the help in which the options stand, but for the fields that ``elsewhere`` names with theirs.
     """
     fields = {name: cls.model_fields[name]._copy() for name in names or cls.model_fields if name not in without}
     for name, default in (defaults or {}).items():
         fields[name].default = default
-    for name, text in (help or {}).items():
-        fields[name].description = text
+    for name, description in (help or {}).items():
+        fields[name].description = description
     panel_of = dict.fromkeys(fields, panel) | (elsewhere or {})
-    return _Options(fields, make or cls, panel_of)
+    return _Options(fields, make or cls, panel_of, text)
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
@@ -64,7 +67,11 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
         if isinstance(parameter.default, _Options):
             groups[parameter.name] = parameter.default
             panel_of = parameter.default.panel_of
-            parameters += [_parameter(*field, panel_of[field[0]]) for field in parameter.default.fields.items()]
+            text = parameter.default.text
+            parameters += [
+                _parameter(name, field, panel_of[name], name in text)
+                for name, field in parameter.default.fields.items()
+            ]
         else:
             annotation, kind = hints[parameter.name], inspect.Parameter.KEYWORD_ONLY
             parameters.append(parameter.replace(annotation=annotation, kind=kind))
@@ -98,8 +105,8 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
-    kind, optional = kind_of(field)
+def _parameter(name: str, field: FieldInfo, panel: str | None, text: bool) -> inspect.Parameter:
+    kind, optional = (str, True) if text else kind_of(field)
     default = typer.Option(field.default, _flag(name), help=field.description, rich_help_panel=panel)
     annotation = kind | None if optional or field.default is None else kind
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -149,6 +149,8 @@ def train(
         without=("num_seeds", "inactive", "participation"),
         make=dict,
         defaults=_SUITED,
+        text=("lr",),
+        help={"lr": "Learning rate, or auto: found by some ten trial rounds; default: auto."},
     ),
     folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_ELSEWHERE),
     as_json: bool = JSON_OPTION,
@@ -163,7 +165,8 @@ def train(
 
     task = task.with_model()
     spec = read_spec(task.model)
-    settings = Settings.suited(spec.num_parameters, **settings)
+    find_lr = settings["lr"] in (None, "auto")
+    settings = Settings.suited(spec.num_parameters, **settings | ({"lr": None} if find_lr else {}))
     chosen_task = task.task()  # before anything slow
     chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
     run = supervised(
@@ -174,6 +177,7 @@ def train(
             dataset=chosen_task,
             model=task.model,
             settings=settings,
+            find_lr=find_lr,
             alpha=task.alpha,
             division=task.division,
             label_words=task.words if task.data is None else None,

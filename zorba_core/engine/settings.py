@@ -15,7 +15,7 @@ from zorba_core.errors import InvalidInputError
 
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
-LARGE, LARGE_DIRECTIONS, LARGE_LR = 20_000_000, 200, 5e-3
+LARGE, LARGE_DIRECTIONS = 20_000_000, 200
 MAX_SEEDS = 2**20  # no product of this and the other limits overflows
 
 
@@ -134,7 +134,7 @@ class Settings(Checked):
         given = {name: value for name, value in given.items() if value is not None}
         facts = METHODS.get(given.get("method", "zorba"))
         if is_large(num_parameters) and facts is not None and facts.exchanges == "scalars":
-            given = {"direction": "low-rank", "lr": LARGE_LR, "schedule": "cosine", **given}
+            given = {"direction": "low-rank", "schedule": "cosine", **given}
             if given["direction"] == "low-rank" and given.get("estimator", "exact") == "exact":
                 given.setdefault("directions", LARGE_DIRECTIONS)
         return cls(**given)

@@ -38,6 +38,7 @@ from zorba_core.runs.log import Log
 from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
+from zorba_core.runs.rate import find_rate
 from zorba_core.runs.run import Run
 from zorba_core.runs.token_range import check_tokens
 
@@ -62,6 +63,7 @@ def fine_tune(
     client: str | None = None,
     model: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
+    find_lr: bool | None = None,
     alpha: float = 1.0,
     division: str | None = None,
     label_words: Sequence[str] | None = None,
@@ -87,6 +89,8 @@ def fine_tune(
         model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: for ``data`` of your own
             ``smollm2-135m`` where it is on this machine, else ``opt-mini``.
         settings: default: :meth:`Settings.suited` to the model.
+        find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: where ``settings`` are
+            not given.
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
         division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: by the rows' own clients where they name
             them, else ``dirichlet``.
@@ -104,6 +108,7 @@ def fine_tune(
     if model is None:
         model = default_model(data is not None, notice)
     num_parameters = read_spec(model).num_parameters
+    find_lr = settings is None if find_lr is None else find_lr
     settings = settings or Settings.suited(num_parameters)
     allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     _check_clients(settings.method, allocation, num_clients)
@@ -129,6 +134,11 @@ def fine_tune(
         check_tokens(network, tokenizer, rows.train, rows.evaluation)
         if task.kind == "labels" and not task.prior and (task.is_own or is_large(num_parameters)):
             task, rows = with_label_prior(task, network, rows)
+        rate = None
+        if find_lr:
+            rate = find_rate(network, allocation, rows, settings)
+            settings = settings.replace(lr=rate.lr)
+            notice(rate.sentence())
         with memory_errors():
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
@@ -147,6 +157,7 @@ def fine_tune(
             "alpha": alpha,
             "division": division,
             **settings.model_dump(),
+            **({} if rate is None else {"rate": rate.describe()}),
             "threads": threads,
             "force": force,
             "allocation": allocation_config(allocation, origin),
