@@ -126,8 +126,8 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
     [
         (["--dataset", "mnist"], "--dataset is 'mnist'; choose one of sst2"),
         (["--model", "no-such"], "unknown model 'no-such'"),
-        (["--lr", "nan"], "lr is nan"),
-        (["--lr", "-1"], "lr is -1.0"),
+        (["--lr", "nan"], "lr is 'nan'"),
+        (["--lr", "-1"], "lr is '-1'"),
         (["--lr", "1e30"], "these settings cannot learn"),
         (["--estimator", "magic"], "estimator is 'magic'; choose one of cohort"),
         (["--mu", "0"], "mu is 0.0"),
