@@ -25,12 +25,14 @@ from zorba_core.runs.models import bundled_models, models_folder
 OWN = "Rows of my own"
 _UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
 _LABELS = {
-    "mu": "Step μ", "directions": "Directions Q", "num_seeds": "Shared seeds P", "batch_size": "Batch B",
-    "seq_len": "Length L", "train": "What is trained", "lora_rank": "LoRA rank", "lora_alpha": "LoRA alpha",
-    "lora_targets": "LoRA layers", "adapter": "LoRA adapters", "inactive": "Other blocks",
-    "eval_every": "Evaluate every", "eval_rows": "Evaluation rows", "target": "Target accuracy", "dtype": "Numbers",
-    "threads": "CPU threads",
+    "mu": "Step μ", "directions": "Directions Q", "batch_size": "Batch B",
+    "seq_len": "Length L", "lora_rank": "LoRA rank", "eval_every": "Evaluate every", "eval_rows": "Evaluation rows",
+    "target": "Target accuracy",
 }  # fmt: skip
+# Settings that `zorba train` chooses by the model where they are left empty, and how that reads.
+_SUITED = {"lr": "found by trial rounds"} | dict.fromkeys(
+    ("schedule", "direction", "directions", "estimator"), "suits the model"
+)
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 
 
@@ -40,16 +42,18 @@ def setting(name: str, label: str = "", default: Any = None, place: Any = st) ->
     field = Settings.model_fields[name]
     kind, _ = kind_of(field)
     label, help = label or _LABELS.get(name, name.replace("_", " ").capitalize()), help_of(field)
-    default = field.default if default is None else default
+    default = None if name in _SUITED else field.default if default is None else default
     common = {"key": f"set_{name}", "help": help, "persist_state": "session"}
+    empty = _SUITED.get(name, "default")
     if choices := list(choices_of(field)):
-        return place.selectbox(label, choices, index=choices.index(default) if default in choices else 0, **common)
+        index = choices.index(default) if default in choices else None
+        return place.selectbox(label, choices, index=index, placeholder=empty, **common)
     if kind is bool:
         return place.toggle(label, value=default, **common)
     if kind in (int, float):
         step = 1 if kind is int else None
         return place.number_input(
-            label, value=default, step=step, format="%d" if kind is int else "%g", placeholder="default", **common
+            label, value=default, step=step, format="%d" if kind is int else "%g", placeholder=empty, **common
         )
     return place.text_input(label, value=default or "", **common)
 
@@ -61,7 +65,7 @@ def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
         for name, value in values.items()
         if value is not None
         and value != ""
-        and (name in ("rounds", "lr") or value != Settings.model_fields[name].default)
+        and (name == "rounds" or name in _SUITED or value != Settings.model_fields[name].default)
     }
     try:
         Settings(**given)
