@@ -91,6 +91,7 @@ def test_clients_with_their_own_files_train_as_a_run_on_all_files_does(
         data=task,
         model=tiny_opt_folder,
         settings=train_settings,
+        prior=False,  # which a federation does not estimate
         force=True,
         runs_folder=tmp_path / "one",
     )
@@ -139,6 +140,7 @@ def test_one_file_is_shared_out_as_a_run_in_one_process_divides_it(tiny_opt_fold
         alpha=0.5,
         model=tiny_opt_folder,
         settings=train_settings,
+        prior=False,  # which a federation does not estimate
         force=True,
         runs_folder=tmp_path / "one",
     )

@@ -64,6 +64,7 @@ def fine_tune(
     model: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     find_lr: bool | None = None,
+    prior: bool | None = None,
     alpha: float = 1.0,
     division: str | None = None,
     label_words: Sequence[str] | None = None,
@@ -91,6 +92,8 @@ def fine_tune(
         settings: default: :meth:`Settings.suited` to the model.
         find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: where ``settings`` are
             not given.
+        prior: take the model's own preference among the label words out of their scores; default: for ``data`` of your
+            own, and for a large model.
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
         division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: by the rows' own clients where they name
             them, else ``dirichlet``.
@@ -132,7 +135,8 @@ def fine_tune(
         rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings, alpha=alpha, division=division)
         check_fit(network, allocation, rows, settings)
         check_tokens(network, tokenizer, rows.train, rows.evaluation)
-        if task.kind == "labels" and not task.prior and (task.is_own or is_large(num_parameters)):
+        prior = task.is_own or is_large(num_parameters) if prior is None else prior
+        if prior and task.kind == "labels" and not task.prior:
             task, rows = with_label_prior(task, network, rows)
         rate = None
         if find_lr:
