@@ -64,8 +64,8 @@ test: $(STAMP)
 
 quick: $(STAMP)
 	$(BIN)/python -m pytest -q -p no:nbval -n 2 --dist worksteal -m "not slow and not browser and not data" \
-	    tests/test_tables.py tests/test_vram.py tests/test_fleet.py tests/allocation tests/engine tests/data tests/cli tests/plots \
-	    tests/test_layers.py tests/test_registry.py tests/test_public_names.py
+	    tests/test_tables.py tests/test_vram.py tests/test_fleet.py tests/allocation tests/engine tests/data tests/plots \
+	    tests/cli/test_options.py tests/test_layers.py tests/test_registry.py tests/test_public_names.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
