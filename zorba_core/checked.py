@@ -111,11 +111,6 @@ def choices_of(field: FieldInfo) -> Mapping[str, str]:
     return {}
 
 
-def bound_of(field: FieldInfo, name: str) -> float | None:
-    """One bound of a field's values: ``ge``, ``gt``, ``le`` or ``lt``."""
-    return next((getattr(part, name) for part in field.metadata if hasattr(part, name)), None)
-
-
 def help_of(field: FieldInfo) -> str:
     """The field's docstring, with its choices filled in."""
     text = field.description or ""

@@ -20,10 +20,6 @@ from zorba_core.runs.memory_meter import MemoryMeter, memory_errors
 from zorba_core.runs.replay import keeps_weights, write_weights
 from zorba_core.runs.summary import summarise
 
-DEFAULT_DATASET = "toy-reviews"
-Notice = Callable[[str], None]
-# What of a run's environment decides its last bits.
-_DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
 _MOST_REPEATS = 10_000
 
 

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pandas as pd
 
@@ -28,9 +28,6 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import read_json
 from zorba_core.runs.log import CONFIG, read_log
-
-if TYPE_CHECKING:
-    pass
 
 SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")

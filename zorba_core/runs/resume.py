@@ -33,11 +33,9 @@ from zorba_core.runs.load import (
 from zorba_core.runs.log import Log
 from zorba_core.runs.replay import open_base, read_weights, replay_rounds, weights_round
 
-DEFAULT_DATASET = "toy-reviews"
 Notice = Callable[[str], None]
 # What of a run's environment decides its last bits.
 _DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
-_MOST_REPEATS = 10_000
 
 
 def resume(

@@ -44,9 +44,6 @@ from zorba_core.runs.token_range import check_tokens
 
 DEFAULT_DATASET = "toy-reviews"
 Notice = Callable[[str], None]
-# What of a run's environment decides its last bits.
-_DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
-_MOST_REPEATS = 10_000
 
 
 def fine_tune(

@@ -21,7 +21,6 @@ from zorba_core.study.experiments.specs import EARLIER_NAMES
 
 # Measures of an allocation among the outcomes.
 ALLOCATED = ("lambda", "V", "effective_clients", "min_popularity", "total_blocks")
-_SMALL_POINTS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +50,6 @@ class Record:
     def settings(self) -> dict[str, Any]:
         """The config as one level, by names such as ``allocation.solver``."""
         return flat(self.config)
-
-    @functools.cached_property
-    def small_curve(self) -> tuple[float, ...]:
-        """The accuracy at up to 40 of the evaluations, the last one among them, for a picture as small as a word."""
-        accuracy_P = self.evaluations["eval_accuracy"].to_numpy()
-        points = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
-        return tuple(accuracy_P[np.unique(points)].round(4).tolist())
 
     @property
     def finished(self) -> bool:
