@@ -145,12 +145,15 @@ def test_a_double_click_on_start_begins_one_training_that_outlives_the_page(page
     rounds = page.locator(".st-key-set_rounds input")
     rounds.fill("2")
     rounds.press("Enter")
+    rate = page.locator(".st-key-set_lr input")  # a given rate: the test need not wait for the search of one
+    rate.fill("0.01")
+    rate.press("Enter")
     start.dblclick()
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
     expect(start).to_be_disabled()
     page.reload()
-    expect(page.get_by_text("Accuracy now")).to_be_visible(timeout=120_000)
-    expect(page.get_by_text(re.compile("finished$"))).to_be_visible(timeout=120_000)
+    expect(page.get_by_text("Accuracy now")).to_be_visible(timeout=400_000)
+    expect(page.get_by_text(re.compile("finished$"))).to_be_visible(timeout=400_000)
     expect(page.get_by_text("All that was started here")).to_have_count(0)  # one job alone
     page.get_by_role("link", name="Open in Runs").click()
     expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()

@@ -30,7 +30,7 @@ def stored(root, runs):
     return runs / STORED
 
 
-def wait_for(job, *names, seconds=90):
+def wait_for(job, *names, seconds=400):
     deadline = time.monotonic() + seconds
     while (state := jobs.state_of(job)).name not in names:
         assert time.monotonic() < deadline, (state, jobs.log_lines(job))
@@ -99,6 +99,7 @@ def test_a_file_that_is_no_table_is_explained_and_start_is_off(train, name, cont
 @pytest.mark.slow
 def test_a_training_runs_in_the_background_until_it_is_stopped_and_no_second_start_is_let_in(train, runs):
     train.run().number_input(key="set_rounds").set_value(4000).run()
+    train.number_input(key="set_lr").set_value(0.01).run()
     train.button(key="start").click().run()
     (job,) = jobs.list_jobs(runs)
     assert jobs.why_not_now(runs) == "A run is starting: wait for its first round."
