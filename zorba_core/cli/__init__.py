@@ -40,6 +40,7 @@ _COMMANDS = {
     "make-base": "make_base",
     "bench": "bench",
     "experiment": "experiment",
+    "reproduce": "reproduce",
     "report": "report",
     "task": "task",
     "federation up": "federation",

@@ -1,0 +1,441 @@
+"""Experiments: Settings x seeds, one row an evaluation, one Parquet table an experiment.
+
+A plan (:mod:`zorba_core.study.plans`) names its cells and their arms. An arm's rate is chosen by trials of its own on a
+grid that grows until the best rate has a worse one on either side; then its seeds are run at that rate. A run that is
+in the table is skipped, one that was cut short is resumed, so the same call continues a sweep after any stop.
+
+    artifacts/experiments/NAME.parquet   the table (:data:`COLUMNS`), tracked
+    artifacts/experiments/work/          run folders, each named by the hash of its config; not tracked
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from zorba_core.allocation import Allocation
+from zorba_core.engine.communication import run_communication
+from zorba_core.engine.methods.registry import method_facts
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError, ZorbaError
+from zorba_core.files import fingerprint, to_json, write_json, write_parquet
+
+FOLDER, SCRATCH = Path("artifacts/experiments"), Path("artifacts/experiments/work")
+STEP = 2**0.5  # between two rates of a grid
+MOST_RATES = 7  # of one arm; a best rate on the edge of so many is reported as such
+# Measures of an allocation, by column: the number of an Allocation.
+MEASURES = {
+    "lambda": "bias_lambda",
+    "V": "mean_inverse_popularity",
+    "E": "coupled_noise",
+    "D": "direction_coupling",
+    "N_eff": "effective_clients",
+    "T": "total_blocks",
+    "min_c": "min_popularity",
+}
+COLUMNS: Mapping[str, str] = {
+    "experiment": "string",
+    "arm": "string",
+    "placebo_of": "string",  # the arm that this one repeats in all that the theory reads; empty: no placebo
+    "role": "string",  # "trial": chooses a rate; "measure": what the experiment is about
+    "base": "string",  # the base model
+    "task": "string",
+    "num_clients": "int64",
+    "alpha": "float64",  # of the Dirichlet division of rows
+    "seed": "int64",
+    "lr": "float64",
+    "rounds": "int64",  # that the run was asked for
+    "round": "int64",  # of this evaluation; 0: the base model
+    "accuracy": "float64",
+    "loss": "float64",  # nats
+    "forward_passes": "int64",  # of one client's batch, by real clients, since the start
+    "backward_passes": "int64",
+    "bytes": "float64",  # on the wire, up and down, since the start
+    "psi_gib": "float64",  # VRAM of all clients by the paper's model
+    **dict.fromkeys(MEASURES, "float64"),
+    "difference_error": "float64",  # of finite differences at the run's mu: relative to the exact scalars, at its start
+    "update_lost": "float64",  # share of a round's step that float32 weights lose to rounding, at its start
+    "status": "string",  # of the run: "finished" or "diverged"
+    "seconds": "float64",  # since the start, evaluations not counted
+    "weights_sha256": "string",  # after this round; empty where it was not kept
+    "config_sha256": "string",
+    "config": "string",  # JSON: the run can be made again from it
+    "commit": "string",  # of this repository; "+" where the checkout had changes
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is compared within a cell: runs that differ in their seed alone."""
+
+    name: str
+    matrix: Callable[[int], Allocation] | None = None  # by seed; None: a method that trains every block
+    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of Settings, on top of the cell's
+    lr: float = 1e-2  # the middle of the grid; the rate itself where there are no trials
+    placebo_of: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One base model on one task with one fleet: the unit over which a claim is pooled."""
+
+    base: str
+    task: str
+    num_clients: int
+    settings: Mapping[str, Any]  # fields of Settings; ``rounds`` among them
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    trial_seeds: tuple[int, ...] = (1000, 1001)  # none: every arm takes its lr as it is
+    prompt: str = ""  # instead of the task's own
+    label_words: tuple[str, ...] = ()
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A question and the runs that answer it, written down before they were made."""
+
+    name: str
+    question: str
+    cells: tuple[Cell, ...]
+    target: float = 0.75  # accuracy that counts as reached
+    margin: float = 0.0  # nats of late loss that count as no difference
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run: everything that decides its bits in ``config``, and the labels of its rows."""
+
+    experiment: str
+    arm: Arm
+    role: str
+    config: Mapping[str, Any]
+
+    @property
+    def sha256(self) -> str:
+        return fingerprint(self.config)
+
+    def __str__(self) -> str:
+        at = self.config
+        seed, lr = at["settings"]["seed"], at["settings"]["lr"]
+        return f"{self.experiment} {at['base']} {at['task']} {self.arm.name} {self.role} seed {seed} lr {lr:.3g}"
+
+
+def sweep(
+    plan: Plan,
+    *,
+    folder: str | os.PathLike[str] = FOLDER,
+    scratch: str | os.PathLike[str] = SCRATCH,
+    most: int | None = None,
+    notice: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> pd.DataFrame:
+    """Run what is missing of ``plan``, at most ``most`` runs, and return its table. Each finished run is written at
+    once.
+
+    Raises:
+        RunError: stopped by Ctrl-C, after the round at hand; or another process sweeps in ``scratch``.
+        InvalidInputError, MissingDataError: a run cannot be made here.
+    """
+    table = read_table(plan.name, folder, missing_ok=True)
+    with _alone(Path(scratch)):
+        made = 0
+        while (todo := missing(plan, table)) and (most is None or made < most):
+            notice(f"{plan.name}: {len(todo)} runs are known to be missing; next: {todo[0]}")
+            rows = run_request(todo[0], Path(scratch))
+            table = pd.concat([table, rows], ignore_index=True) if len(table) else rows
+            write_table(table, plan.name, folder)
+            made += 1
+    return table
+
+
+def missing(plan: Plan, table: pd.DataFrame) -> list[Request]:
+    """The runs that the plan asks for and the table does not have, in the order in which they are to be made. Measured
+    runs of an arm are known once its trials have decided its rate."""
+    done = set(table["config_sha256"])
+    unique = {one.sha256: one for one in requests(plan, table)}
+    return [one for sha256, one in unique.items() if sha256 not in done]
+
+
+def requests(plan: Plan, table: pd.DataFrame) -> Iterator[Request]:
+    """Every run of the plan that is known now: for each cell its trials, then seed by seed its arms."""
+    for cell in plan.cells:
+        rates = {
+            arm.name: [arm.lr] if not cell.trial_seeds else rates_tried(plan, cell, arm, table) for arm in cell.arms
+        }
+        for seed in cell.trial_seeds:
+            for arm in cell.arms:
+                yield from (request(plan, cell, arm, "trial", seed, lr) for lr in rates[arm.name])
+        for seed in cell.seeds:
+            for arm in cell.arms:
+                lr = best_rate(plan, cell, arm, table)
+                if lr is not None:
+                    yield request(plan, cell, arm, "measure", seed, lr)
+
+
+def request(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float) -> Request:
+    settings = {**cell.settings, **arm.settings, "seed": seed, "lr": lr}
+    if role == "trial":
+        settings["eval_every"] = settings["rounds"]  # only its end counts
+    config = {"base": cell.base, "task": cell.task, "num_clients": cell.num_clients, "alpha": cell.alpha}
+    config |= {"prompt": cell.prompt, "label_words": list(cell.label_words), "settings": dict(sorted(settings.items()))}
+    if arm.matrix is not None:
+        config["blocks_per_client"] = arm.matrix(seed).blocks_per_client
+    return Request(plan.name, arm, role, config)
+
+
+def rates_tried(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> list[float]:
+    """The grid of an arm so far: three rates around its middle, and one more beyond an edge that is best."""
+    grid = [_rounded(arm.lr * STEP**power) for power in (-1, 0, 1)]
+    while len(grid) < MOST_RATES:
+        loss = trial_losses(plan, cell, arm, grid, table)
+        if len(loss) < len(grid):
+            break  # trials of this grid are still to be made
+        best = min(grid, key=lambda lr: loss[lr])
+        if best == grid[0]:
+            grid.insert(0, _rounded(grid[0] / STEP))
+        elif best == grid[-1]:
+            grid.append(_rounded(grid[-1] * STEP))
+        else:
+            break
+    return grid
+
+
+def trial_losses(plan: Plan, cell: Cell, arm: Arm, grid: Iterable[float], table: pd.DataFrame) -> dict[float, float]:
+    """Mean late loss over the trial seeds by rate, of the rates whose trials are all made; infinite where one
+    diverged."""
+    losses = {}
+    for lr in grid:
+        wanted = [request(plan, cell, arm, "trial", seed, lr).sha256 for seed in cell.trial_seeds]
+        rows = table[table["config_sha256"].isin(wanted)]
+        if rows["config_sha256"].nunique() == len(wanted):
+            late = late_values(rows)
+            losses[lr] = float("inf") if (late["status"] != "finished").any() else float(late["loss"].mean())
+    return losses
+
+
+def best_rate(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> float | None:
+    """The rate of the lowest late loss of the trials; None until the trials decide."""
+    if not cell.trial_seeds:
+        return arm.lr
+    grid = rates_tried(plan, cell, arm, table)
+    losses = trial_losses(plan, cell, arm, grid, table)
+    return min(grid, key=lambda lr: losses[lr]) if len(losses) == len(grid) else None
+
+
+def late_values(table: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run: the mean ``loss`` and ``accuracy`` of the evaluations in the last third of its rounds, with
+    the columns that are the same in all of its rows."""
+    late = table[table["round"] > table["rounds"] * 2 / 3]
+    means = late.groupby("config_sha256")[["loss", "accuracy"]].mean()
+    first = (
+        table.drop_duplicates("config_sha256").set_index("config_sha256").drop(columns=["loss", "accuracy", "round"])
+    )
+    return first.join(means).reset_index()
+
+
+def _rounded(lr: float) -> float:
+    return float(f"{lr:.3g}")
+
+
+def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
+    """The rows of one run: made, resumed, or read where its folder has them all.
+
+    Raises:
+        RunError: stopped by Ctrl-C.
+        ZorbaError: the run cannot be made here.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    from zorba_core.runs.terminal import Interrupt
+
+    transformers_logging.disable_progress_bar()
+    folder, interrupt, status = scratch / asked.sha256[:20], Interrupt(), "finished"
+    try:
+        with interrupt.listening():
+            run = _begun(folder)
+            if run is None:
+                run = make_run(asked.config, folder, callbacks=[interrupt])
+            elif not run.finished and not (folder / "diverged.json").is_file():
+                run = run.resume(callbacks=[interrupt])
+    except KeyboardInterrupt:
+        raise RunError("stopped; what is finished is kept, and the same command continues") from None
+    except RunError as error:
+        if str(error).startswith("interrupted"):
+            raise RunError("stopped; what is finished is kept, and the same command continues") from None
+        write_json(folder / "diverged.json", {"reason": str(error)})
+        run = _begun(folder)
+    if (folder / "diverged.json").is_file():
+        status = "diverged"
+    return rows_of(asked, run, status)
+
+
+def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callbacks: Iterable[Any] = ()) -> Any:
+    """The run of a config (a row's ``config``, read as JSON), in a new folder below ``folder``."""
+    from dataclasses import replace
+
+    from zorba_core.data.task import get_task
+    from zorba_core.engine.settings import Settings
+    from zorba_core.runs.train import fine_tune
+
+    settings = Settings(**config["settings"])
+    allocates = method_facts(settings.method).allocates
+    task = get_task(config["task"])
+    if config["prompt"]:
+        task = replace(task, prompt=config["prompt"])
+    matrix = _allocation(config) if allocates else None
+    return fine_tune(
+        matrix,
+        num_clients=None if allocates else config["num_clients"],
+        dataset=task,
+        model=config["base"],
+        settings=settings,
+        alpha=config["alpha"],
+        label_words=config["label_words"] or None,
+        runs_folder=folder,
+        name="run",
+        callbacks=list(callbacks),
+        force=True,  # rates that are too large belong to what is measured
+    )
+
+
+def _allocation(config: Mapping[str, Any]) -> Allocation:
+    """The run's matrix; every block of every client where the method allocates none."""
+    from zorba_core.runs.load import read_spec
+
+    M, N = read_spec(config["base"]).num_blocks, config["num_clients"]
+    return Allocation.from_blocks(config.get("blocks_per_client") or [list(range(M))] * N, M)
+
+
+def _begun(folder: Path) -> Any:
+    """The run in this folder; None where there is none, or one that was cut short before it had begun."""
+    from zorba_core.runs import Run
+
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.is_dir():
+            try:
+                run = Run.read(path)
+            except ZorbaError:
+                run = None
+            if run is not None and run.rounds:
+                return run
+            shutil.rmtree(path)
+    return None
+
+
+def rows_of(asked: Request, run: Any, status: str) -> pd.DataFrame:
+    """The table's rows of a run that has ended."""
+    from zorba_core.runs.load import read_spec
+    from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes
+
+    config, settings, allocation = asked.config, run.settings, run.allocation
+    facts, spec = method_facts(settings.method), read_spec(config["base"])
+    workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
+    psi_N = psi_client_bytes(spec, workload, allocation.blocks_held_N)
+    if facts.first_order:
+        psi_N = psi_N + psi_model_bytes(spec, workload)  # the gradients
+    environment, N = run.environment, config["num_clients"]
+    labels = {
+        "experiment": asked.experiment,
+        "arm": asked.arm.name,
+        "placebo_of": asked.arm.placebo_of,
+        "role": asked.role,
+        **{name: config[name] for name in ("base", "task", "num_clients", "alpha")},
+        **{name: getattr(settings, name) for name in ("seed", "lr", "rounds")},
+        "psi_gib": float(psi_N.sum()) / GIB,
+        **{column: float(getattr(allocation, name)) for column, name in MEASURES.items()},
+        **_measured_before(environment),
+        "status": status,
+        "config_sha256": asked.sha256,
+        "config": to_json(config),
+        "commit": f"{environment['git_commit']}{'+' if environment['git_dirty'] else ''}",
+    }
+    sha256_of = {done.round: done.weights_sha256 or "" for done in run.rounds}
+    block_parameters = max((done.scalars_up // N for done in run.rounds), default=0)  # what a dense report holds
+    rows = []
+    for point in run.evaluations.itertuples():
+        sent = run_communication(
+            settings.method,
+            allocation.A_MN,
+            rounds=point.round,
+            reports=N * point.round,
+            num_directions=settings.directions,
+            num_seeds=settings.num_seeds,
+            parameters=spec.num_parameters,
+            block_parameters=block_parameters,
+        )
+        passes = N * point.round * (settings.directions + 1)  # what real clients compute, whichever estimator it was
+        rows.append(
+            labels
+            | {
+                "round": point.round,
+                "accuracy": point.eval_accuracy,
+                "loss": point.eval_loss,
+                "forward_passes": passes,
+                "backward_passes": N * point.round if facts.first_order else 0,
+                "bytes": float(sent.total("wire_bytes")),
+                "seconds": point.seconds,
+                "weights_sha256": sha256_of[point.round],
+            }
+        )
+    return pd.DataFrame(rows)[list(COLUMNS)].astype(dict(COLUMNS))
+
+
+def _measured_before(environment: Mapping[str, Any]) -> dict[str, float]:
+    """What the run's preflight measured of its first round; NaN where it did not."""
+    preflight = environment.get("preflight", {})
+    checks = {check["name"]: check["measured"] for check in preflight.get("checks", ())}
+    differences = preflight.get("finite_differences", {})
+    measured = {"difference_error": differences.get("relative_error"), "update_lost": checks.get("update")}
+    return {name: float("nan") if value is None else float(value) for name, value in measured.items()}
+
+
+def read_table(name: str, folder: str | os.PathLike[str] = FOLDER, *, missing_ok: bool = False) -> pd.DataFrame:
+    """The table of an experiment, a row for each evaluation (:data:`COLUMNS`). No torch.
+
+    Raises:
+        MissingDataError: no such table; names the command that makes it.
+        InvalidInputError: the file is not such a table.
+    """
+    path = Path(folder) / f"{name}.parquet"
+    if not path.is_file():
+        if missing_ok:
+            return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in COLUMNS.items()})
+        raise MissingDataError(f"{path} does not exist; make it with: zorba reproduce {name}")
+    try:
+        return pd.read_parquet(path, columns=list(COLUMNS)).astype(dict(COLUMNS))
+    except (OSError, ValueError, KeyError) as error:
+        problem = str(error).partition("\n")[0][:200]
+        raise InvalidInputError(
+            f"{path}: not a table of runs ({problem}); restore it, or remove it and run again"
+        ) from None
+
+
+def write_table(table: pd.DataFrame, name: str, folder: str | os.PathLike[str] = FOLDER) -> None:
+    import pyarrow as pa
+
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write_parquet(Path(folder) / f"{name}.parquet", pa.Table.from_pandas(table[list(COLUMNS)], preserve_index=False))
+
+
+@contextmanager
+def _alone(scratch: Path) -> Iterator[None]:
+    """Context manager: no other process sweeps in ``scratch``.
+
+    Raises:
+        RunError: another one does.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    with open(scratch / ".lock", "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"another process runs experiments in {scratch}; wait for it, or stop it") from None
+        yield
