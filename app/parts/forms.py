@@ -31,7 +31,7 @@ _LABELS = {
 }  # fmt: skip
 # Settings that `zorba train` chooses by the model where they are left empty, and how that reads.
 _SUITED = {"lr": "found by trial rounds"} | dict.fromkeys(
-    ("schedule", "direction", "directions", "estimator"), "suits the model"
+    ("schedule", "direction", "directions", "estimator", "precision"), "suits the model"
 )
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 

@@ -29,10 +29,13 @@ def test_a_file_is_described_as_one_object_or_in_lines(csv, tiny_opt_folder):
     facts = json.loads(called("task", csv, "--model", str(tiny_opt_folder), "--client", "branch", "--json").stdout)
     assert [label["name"] for label in facts["labels"]] == ["bad", "good"]
     assert sorted(facts["clients"]) == ["branch-0", "branch-1", "branch-2"]
-    assert facts["naive_bayes"] > facts["majority"]
+    assert (facts["model"]["rounds"], facts["model"]["rows"]) == (150, facts["rows"]["validation"])
+    assert 0 < facts["model"]["seconds_a_round"] < facts["model"]["minutes"] * 60
+    assert facts["baselines"]["naive_bayes"] > facts["baselines"]["majority"]
     lines = called("task", csv, "--model", str(tiny_opt_folder), "--seq-len", "8").stdout
     assert "reviews.csv, line 2" in lines
-    assert "by the commonest label" in lines
+    assert "always the commonest label" in lines
+    assert f"{tiny_opt_folder} cannot be trained on it: task reviews: seq_len 8" in lines
     assert "lose the end of their text: --seq-len" in lines
     assert called("task", "toy-reviews", "--model", str(tiny_opt_folder)).stdout.startswith("task toy-reviews")
 
@@ -58,6 +61,7 @@ def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt
     run = read_run(json.loads(done.stdout)["run"])
     assert (run.config["num_clients"], run.config["division"]) == (3, "natural")
     assert "label   verdict: " in done.stderr
+    assert run.environment["data"]["baselines"]["majority"] == 0.375
     assert "[inferred; --prompt]" in done.stderr
 
 

@@ -54,7 +54,7 @@ OPTIONS_OF = {
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
-    "train": dict.fromkeys(("lr", "schedule", "direction", "directions")),
+    "train": dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision")),
     "pareto": {"model": "opt-125m"},
     "bench": {"model": None, "seq_len": None, "device": None},
     "federation up": {

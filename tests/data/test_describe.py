@@ -35,9 +35,11 @@ def test_columns_labels_prompt_and_lengths_are_those_of_the_rows(tiny_tokenizer)
 
 def test_a_majority_vote_and_naive_bayes_are_measured_on_the_same_test_rows(tiny_tokenizer):
     facts = describe_task(get_task("toy-reviews"), tiny_tokenizer, 64)
-    assert facts["majority"] == 0.5
-    assert 0.6 < facts["naive_bayes"] < 0.95  # words alone do not tell what "not" and "although" turn round
-    assert describe_task(get_task("toy-verdicts"), tiny_tokenizer, 64)["naive_bayes"] is None
+    assert facts["baselines"]["majority"] == 0.5
+    assert (
+        0.6 < facts["baselines"]["naive_bayes"] < 0.95
+    )  # words alone do not tell what "not" and "although" turn round
+    assert describe_task(get_task("toy-verdicts"), tiny_tokenizer, 64)["baselines"] == {}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from zorba_core.engine.loop import back_off
 from zorba_core.engine.round import lr_of_round
 from zorba_core.engine.settings import Settings
 
@@ -19,3 +20,19 @@ def test_schedules_fall_to_nothing_after_the_last_round():
     assert rates["constant"] == [1.0] * 11
     assert rates["linear"] == pytest.approx([1 - k / 10 for k in range(11)])
     assert rates["cosine"] == pytest.approx([0.5 * (1 + math.cos(math.pi * k / 10)) for k in range(11)], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("losses", "factor"),
+    [
+        ([], 1.0),
+        ([1.0, 1.1, 1.0, 1.1], 1.0),  # single rises
+        ([1.0, 1.1, 1.2], 0.5),
+        ([1.0, 1.1, 1.2, 1.3], 0.5),
+        ([1.0, 1.1, 1.2, 1.3, 1.4], 0.25),
+        ([2.0, 1.0, 1.1, 1.2, 0.9, 1.0, 1.1, 0.5], 0.25),
+        ([1.0, 1.0, 1.0], 1.0),
+    ],
+)
+def test_the_rate_halves_for_each_two_rises_of_the_evaluation_loss(losses, factor):
+    assert back_off(losses) == factor

@@ -10,7 +10,7 @@ from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import init, step
+from zorba_core.engine.loop import LocalRounds, back_off, init, repeat_round, run_rounds, step
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
@@ -116,6 +116,27 @@ def test_the_run_ends_at_its_target(new_network, rows):
     accuracies = [done.eval_accuracy for done in rounds if done.eval_accuracy is not None]
     assert accuracies[-1] == 1.0
     assert max(accuracies[:-1]) < 1.0
+
+
+def test_a_run_with_a_rate_of_its_own_choice_backs_off_and_resumes_so(new_network, rows):
+    settings = SETTINGS.replace(rounds=12, lr=0.3, eval_every=1)
+    allocation = Allocation(A_MN)
+
+    def run(network, before=(), state=None):
+        source = LocalRounds(network, allocation, rows, settings, state)
+        return list(run_rounds(source, rows.evaluation, before, backs_off=True))
+
+    whole = new_network()
+    done = run(whole)
+    rates = [each.lr for each in done[1:]]
+    assert rates == [0.3 * back_off([each.eval_loss for each in done[:t]]) for t in range(1, len(done))]
+    assert rates[-1] < 0.3
+    again = new_network()
+    state = init(again, settings)
+    for each in done[1:7]:
+        state = repeat_round(state, each, again, allocation, settings)
+    assert [each.lr for each in run(again, done[:7], state)] == rates[6:]
+    assert again.weights_sha256() == whole.weights_sha256()
 
 
 def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the_cure(new_network, rows):

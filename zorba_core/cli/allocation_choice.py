@@ -21,6 +21,7 @@ from zorba_core.allocation import (
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.settings import is_large
 from zorba_core.errors import InvalidInputError
 from zorba_core.vram import MAX_CLIENTS, Workload
 
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
     from zorba_core.vram import ModelSpec
 
 DEFAULT_SOLVER = "balanced"
-DEFAULT_CLIENTS = 20
+DEFAULT_CLIENTS, CLIENTS_OF_LARGE = 20, 8
 
 
 class AllocationChoice(Checked):
     """The allocation: from a file, or by a solver from budgets."""
 
     clients: int | None = Field(None, ge=1, le=MAX_CLIENTS)
-    """Number of clients, N; default 20."""
+    """Number of clients, N; default 20, and 8 of a large model."""
     allocation: Path | None = None
     """NPZ, JSON or CSV of who activates which blocks, instead of a solver."""
     solver: Annotated[str | None, OneOf(SOLVERS.meanings)] = None
@@ -70,7 +71,7 @@ class AllocationChoice(Checked):
                     f"{given[0]} is for --method zorba; {settings.method} activates every block of every client: "
                     "leave it out, and give --clients"
                 )
-            return Allocation(np.ones((spec.num_blocks, self.clients or DEFAULT_CLIENTS), dtype=bool)), {}
+            return Allocation(np.ones((spec.num_blocks, self.clients or _default_clients(spec)), dtype=bool)), {}
         if self.allocation is not None:
             if len(given) > 1:
                 raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
@@ -108,12 +109,18 @@ class AllocationChoice(Checked):
             return budget_N, {"budgets": budget_N}
         workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
         fleet = self.fleet
-        chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
+        chosen = read_fleet(
+            spec, workload, clients or (None if fleet else _default_clients(spec)), fleet, settings.seed
+        )
         if named and fleet and not {*named} & {*chosen.names}:
             typer.echo(f"note: {fleet.name} names none of the rows' clients; its rows are theirs in order", err=True)
         chosen = chosen.matched(named)
         origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
         return chosen.budget_N, {"budgets": chosen.budget_N, **origin}
+
+
+def _default_clients(spec: ModelSpec) -> int:
+    return CLIENTS_OF_LARGE if is_large(spec.num_parameters) else DEFAULT_CLIENTS
 
 
 def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import typer
 
+from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
+from zorba_core.data.baselines import of_baselines
+from zorba_core.data.divide import named_clients
 from zorba_core.data.task import TASKS
 from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError
 
 
 def task(
     data: str = typer.Argument(..., help="Rows, a task's TOML file, or the name of a built-in task."),
     task_options: dict[str, Any] = options_of(TaskOptions, without=("dataset", "data", "alpha", "division"), make=dict),
+    choice: AllocationChoice = options_of(AllocationChoice, "clients"),
     settings: Settings = options_of(Settings, "seq_len"),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and what a majority vote and
-    naive Bayes get on the test rows; and what to change."""
+    """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and what to change; what a
+    majority vote, naive Bayes and the model before training get on the test rows; and how long training will take."""
     from zorba_core.data.describe import describe_task
+    from zorba_core.runs.expect import expect
+    from zorba_core.runs.load import read_spec
     from zorba_core.runs.models import load_tokenizer
 
     named = {"dataset": data} if data in TASKS else {"data": data}
     options = TaskOptions(**named, **task_options).with_model()
-    facts = describe_task(options.task(), load_tokenizer(options.model), settings.seq_len)
-    emit(facts, as_json, _lines(facts))
+    chosen = options.task()
+    facts = describe_task(chosen, load_tokenizer(options.model), settings.seq_len)
+    spec = read_spec(options.model)
+    suited = Settings.suited(spec.num_parameters, seq_len=settings.seq_len)
+    allocation, _ = choice.allocation_for(spec, suited, named_clients(chosen, None))
+    try:
+        expected = expect(chosen, options.model, suited, allocation)
+    except InvalidInputError as error:
+        facts["model"], last = None, f"{options.model} cannot be trained on it: {error}"
+    else:
+        facts["model"] = {"name": options.model, "rounds": suited.rounds, **asdict(expected)}
+        last = expected.sentence(options.model, suited, allocation.num_clients)
+    emit(facts, as_json, [*_lines(facts), last])
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
@@ -57,11 +76,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     )
     if facts["clients"]:
         lines.append("clients: " + ", ".join(f"{name} {count}" for name, count in [*facts["clients"].items()][:20]))
-    if facts["majority"] is not None:
-        lines.append(
-            f"accuracy on the test rows without a language model: {facts['majority']:.3f} by the commonest label, "
-            f"{facts['naive_bayes']:.3f} by naive Bayes"
-        )
+    if scores := facts["baselines"]:
+        lines.append(f"accuracy on the test rows {of_baselines(scores)}")
     return lines + ([f"advice: {sentence}" for sentence in facts["advice"]] or ["advice: none, all is well"])
 
 

@@ -14,6 +14,7 @@ from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import DIVISIONS, named_clients
 from zorba_core.data.own_task import listed, task_for
 from zorba_core.data.task import METRIC_TITLES, TASKS, Said, Task, get_task
@@ -130,7 +131,9 @@ class FolderOptions(Checked):
         return None if name is None else check_name(name)
 
 
-_SUITED = dict.fromkeys(("lr", "schedule", "direction", "directions"))  # Settings.suited decides where left out
+_SUITED = dict.fromkeys(
+    ("lr", "rounds", "schedule", "direction", "directions", "precision")
+)  # Settings.suited decides where left out
 _FIRST, _MODEL, _RUN = "What most people need", "Model", "Run"
 _ELSEWHERE = {
     **dict.fromkeys(("data", "label", "model", "clients", "rounds", "lr"), _FIRST),
@@ -150,7 +153,10 @@ def train(
         make=dict,
         defaults=_SUITED,
         text=("lr",),
-        help={"lr": "Learning rate, or auto: found by some ten trial rounds; default: auto."},
+        help={
+            "lr": "Learning rate, or auto: found by some ten trial rounds; default: auto.",
+            "rounds": "Rounds, T; default 150, and 40 of a large model.",
+        },
     ),
     folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_ELSEWHERE),
     as_json: bool = JSON_OPTION,
@@ -257,7 +263,13 @@ def summary_lines(run: Run) -> list[str]:
         f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
         *(f"  {what:<{width}}{value}" for what, value in rows),
+        *_compared(summary["final_accuracy"], data.get("baselines")),
     ]
+
+
+def _compared(accuracy: float, scores: dict[str, float] | None) -> list[str]:
+    """The sentence that sets the end of a run on rows of one's own beside simple classifiers."""
+    return [f"{accuracy:.3f} of the same rows are right after training; {of_baselines(scores)}"] if scores else []
 
 
 def _by_clients(summary: dict[str, Any]) -> str:

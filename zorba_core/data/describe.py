@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from zorba_core.data.baselines import baselines
 from zorba_core.data.load import load
 from zorba_core.data.own_rows import label_texts
 from zorba_core.data.prompts import Prompts, answer_space, fill
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 LOOKED_AT = 5_000  # rows, to infer a task
-BASELINE_ROWS = 20_000
 _MEASURED = 2_000  # rows, for lengths
 _STEP = 8  # of an advised seq_len
 _WRITTEN = {  # columns that are answers to write in many published sets
@@ -94,30 +94,9 @@ def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) 
         "prompt": task.prompt,
         "example": _example(task, train, tokenizer, seq_len),
         "lengths": _lengths(task, train, tokenizer, seq_len),
-        "majority": majority(train, test) if task.kind == "labels" else None,
-        "naive_bayes": naive_bayes(task, train, test) if task.kind == "labels" else None,
+        "baselines": baselines(task, train, test),
     }
     return {**facts, "advice": [*_advice(task, facts, train, test)]}
-
-
-def majority(train: pd.DataFrame, test: pd.DataFrame) -> float:
-    """Accuracy on ``test`` of always answering the commonest label of ``train``."""
-    return float((test["label"] == train["label"].mode()[0]).mean())
-
-
-def naive_bayes(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> float:
-    """Accuracy on ``test`` of multinomial naive Bayes over words and pairs of words, fitted on at most
-    :data:`BASELINE_ROWS` rows of ``train``: what a classifier without a language model gets in seconds."""
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.naive_bayes import MultinomialNB
-
-    train = train.sample(min(len(train), BASELINE_ROWS), random_state=0)
-    texts = [
-        [" ".join(parts) for parts in frame[list(task.text_columns)].itertuples(index=False)] for frame in (train, test)
-    ]
-    counts = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+", max_features=200_000)
-    known = MultinomialNB().fit(counts.fit_transform(texts[0]), train["label"])
-    return float(known.score(counts.transform(texts[1]), test["label"]))
 
 
 def _labels(

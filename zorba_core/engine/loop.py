@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -64,36 +65,52 @@ class RoundSource(Protocol):
     @property
     def rounds_done(self) -> int: ...
 
-    def next_round(self) -> Round | None:
-        """One round, not evaluated. None where no client gave a usable answer: the weights are as before, and the
-        round is to be tried again."""
+    def next_round(self, lr_factor: float) -> Round | None:
+        """One round at the schedule's rate times ``lr_factor``, not evaluated. None where no client gave a usable
+        answer: the weights are as before, and the round is to be tried again."""
 
 
-def run_rounds(source: RoundSource, evaluation: Rows, before: Sequence[Round] = ()) -> Iterator[Round]:
+def run_rounds(
+    source: RoundSource, evaluation: Rows, before: Sequence[Round] = (), *, backs_off: bool = False
+) -> Iterator[Round]:
     """Yield each round once it is done, evaluated where the settings say; the base model as round 0 comes first.
 
     It ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target.
 
     Args:
         before: the rounds that a resumed run has done; ``source`` stands after the last of them.
+        backs_off: reduce the learning rate by :func:`back_off`.
 
     Raises:
         RunError: the run diverged.
     """
     settings, network = source.settings, source.network
     latest = before[-1] if before else None
+    losses = [done.eval_loss for done in before if done.eval_loss is not None]
     if latest is None:
         latest = _evaluated(Round(0), network, evaluation, settings)
+        losses.append(latest.eval_loss)
         yield latest
     while source.rounds_done < settings.rounds and not _at_target(latest, settings):
         started = time.perf_counter()
-        done = source.next_round()
+        done = source.next_round(back_off(losses) if backs_off else 1.0)
         if done is None:
             continue
         latest = _with_costs(done, network, settings, time.perf_counter() - started)
         if settings.evaluates_after(latest.round):
             latest = _evaluated(latest, network, evaluation, settings)
+            losses.append(latest.eval_loss)
         yield latest
+
+
+def back_off(losses: Sequence[float]) -> float:
+    """What the learning rate is multiplied by after these evaluation losses: a half for each two rises in a row."""
+    factor, rises = 1.0, 0
+    for before, after in pairwise(losses):
+        rises = rises + 1 if after > before else 0
+        if rises == 2:
+            factor, rises = 0.5 * factor, 0
+    return factor
 
 
 def init(network: Blocks, settings: Settings) -> TrainState:
@@ -113,7 +130,12 @@ def plan_round(state: TrainState, num_clients: int, settings: Settings) -> tuple
 
 
 def step(
-    state: TrainState, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings
+    state: TrainState,
+    network: Blocks,
+    allocation: Allocation,
+    rows: FederatedRows,
+    settings: Settings,
+    lr_factor: float = 1.0,
 ) -> tuple[TrainState, Round]:
     """One round in one process: plan, reports, update. The network holds w^(t+1) afterwards.
 
@@ -121,7 +143,7 @@ def step(
         RunError: no client's report can be used. The weights are those before the round.
     """
     t, seeds_Q, asked_N = plan_round(state, allocation.num_clients, settings)
-    lr = lr_of_round(settings, t)
+    lr = lr_factor * lr_of_round(settings, t)
     context = RoundContext(t, lr, seeds_Q, asked_N, network, allocation.A_MN, rows, settings, state.directions)
     method = method_of(settings)
     reports = method.report(context)
@@ -184,8 +206,8 @@ class LocalRounds:
     def rounds_done(self) -> int:
         return self._state.rounds_done
 
-    def next_round(self) -> Round:
-        self._state, done = step(self._state, self.network, self.allocation, self._rows, self.settings)
+    def next_round(self, lr_factor: float) -> Round:
+        self._state, done = step(self._state, self.network, self.allocation, self._rows, self.settings, lr_factor)
         return done
 
 

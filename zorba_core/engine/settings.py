@@ -15,13 +15,20 @@ from zorba_core.errors import InvalidInputError
 
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
-LARGE, LARGE_DIRECTIONS = 20_000_000, 200
+LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS = 20_000_000, 40, 200
 MAX_SEEDS = 2**20  # no product of this and the other limits overflows
 
 
 def is_large(num_parameters: int) -> bool:
     """Whether drawing a number for each parameter would cost more than a round's passes."""
     return num_parameters >= LARGE
+
+
+def _has_bfloat16() -> bool:
+    """Whether this processor multiplies in bfloat16 by instructions of its own."""
+    import torch
+
+    return getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
 
 
 class Settings(Checked):
@@ -129,14 +136,21 @@ class Settings(Checked):
         """Settings whose defaults suit a model of ``num_parameters``. A value that is given, and not None, stands.
 
         In a large model noise is what costs: low-rank directions draw a few numbers for each matrix, so hundreds of
-        them cost little in a simulation, and learning is then limited by rounds and not by noise.
+        them cost little in a simulation, and learning is then limited by rounds and not by noise. Products are in
+        bfloat16 where the processor has them, unless scalars are finite differences, which rounding would drown.
         """
         given = {name: value for name, value in given.items() if value is not None}
         facts = METHODS.get(given.get("method", "zorba"))
-        if is_large(num_parameters) and facts is not None and facts.exchanges == "scalars":
-            given = {"direction": "low-rank", "schedule": "cosine", **given}
-            if given["direction"] == "low-rank" and given.get("estimator", "exact") == "exact":
+        if not is_large(num_parameters) or facts is None:
+            return cls(**given)
+        given = {"rounds": LARGE_ROUNDS, "schedule": "cosine", **given}
+        exact = facts.first_order or given.get("estimator", "exact") == "exact"
+        if facts.exchanges == "scalars":
+            given.setdefault("direction", "low-rank")
+            if given["direction"] == "low-rank" and exact:
                 given.setdefault("directions", LARGE_DIRECTIONS)
+        if exact and given.get("device", "cpu") == "cpu" and _has_bfloat16():
+            given.setdefault("precision", "bf16")
         return cls(**given)
 
     @property

@@ -93,7 +93,7 @@ class FederatedRounds:
     def allocation(self) -> Allocation:
         return self._server.plan.allocation
 
-    def next_round(self) -> Round | None:
+    def next_round(self, lr_factor: float = 1.0) -> Round | None:
         result = _round(self._server, self._transport)
         if result is not None:
             self._void, self._usable_at = 0, self._clock()

@@ -40,19 +40,22 @@ def complete(
     evaluation: Rows,
     callbacks: Sequence[Callback] = (),
     finish: Callable[[], dict[str, Any]] = dict,
+    *,
+    backs_off: bool = False,
 ) -> None:
     """Train from the end of the log to the last round, then write the summary.
 
     Args:
         source: it stands after the log's last round.
         finish: called after the last round; its result is added to the summary.
+        backs_off: the learning rate was found by trial rounds, and halves where the evaluation loss rises twice.
     """
     meter = MemoryMeter(source.settings.device)
     for callback in callbacks:
         callback.on_start(path)
     meter.begin()
     with memory_errors():
-        for done in run_rounds(source, evaluation, tuple(log.rounds)):
+        for done in run_rounds(source, evaluation, tuple(log.rounds), backs_off=backs_off):
             log.append(done)
             if keeps_weights(source.settings) and done.round and done.weights_sha256:
                 write_weights(path, source.network, done.round)

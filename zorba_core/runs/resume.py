@@ -92,7 +92,8 @@ def resume(
             state = replace(state, rounds_done=at)
         else:
             state = replay_rounds(run, network, settings, run.rounds_done)
-        complete(run.path, log, LocalRounds(network, run.allocation, rows, settings, state), rows.evaluation, callbacks)
+        source = LocalRounds(network, run.allocation, rows, settings, state)
+        complete(run.path, log, source, rows.evaluation, callbacks, backs_off="rate" in run.config)
     return run.path
 
 

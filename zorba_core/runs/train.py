@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import Allocation, Solution
+from zorba_core.data.baselines import baselines
 from zorba_core.data.divide import division_of
 from zorba_core.data.encode import with_label_words
+from zorba_core.data.load import load
 from zorba_core.data.own_task import Data, task_for
 from zorba_core.data.task import Said, Task, get_task
 from zorba_core.engine.estimators.registry import ESTIMATORS
@@ -28,6 +30,7 @@ from zorba_core.runs.complete import Callback, allocation_config, complete, new_
 from zorba_core.runs.environment import describe
 from zorba_core.runs.folder import DEFAULT_FOLDER, check_name, task_config
 from zorba_core.runs.load import (
+    evaluation_frame,
     federated_rows,
     open_network,
     read_spec,
@@ -142,14 +145,16 @@ def fine_tune(
             notice(rate.sentence())
         with memory_errors():
             checked = preflight(network, allocation, rows, settings)
-        if checked.failed and not force:
+        if checked.failed and not force and rate is None:  # a rate that was found lowers the loss
             raise InvalidInputError(checked.reason())
         for line in _cut_lines(facts, settings.seq_len):
             notice(line)
         if checked.failed:
-            notice(f"forced: {checked.findings}")
+            notice(f"{'forced' if force else 'note'}: {checked.findings}")
         if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
             notice(checked.differences.sentence())
+        if task.is_own:
+            facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
         config = {
             **task_config(task),
             "model": os.fspath(model),
@@ -171,7 +176,8 @@ def fine_tune(
         }
         path = new_folder(runs_folder, name, config, environment)
         with Log(path) as log:
-            complete(path, log, LocalRounds(network, allocation, rows, settings), rows.evaluation, callbacks)
+            source = LocalRounds(network, allocation, rows, settings)
+            complete(path, log, source, rows.evaluation, callbacks, backs_off=rate is not None)
     return Run.read(path)
 
 

@@ -1,0 +1,69 @@
+"""What a run is to be expected to do, measured before it is started: how often the base model is right already, and
+how long the rounds take here."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass
+
+from zorba_core.allocation import Allocation
+from zorba_core.data.load import load
+from zorba_core.data.task import Task
+from zorba_core.engine.evaluation import evaluate
+from zorba_core.engine.loop import init, step
+from zorba_core.engine.settings import Settings
+from zorba_core.runs.load import federated_rows, open_network, use_threads, with_label_prior
+
+ROWS = 200  # to evaluate
+_TRIAL_ROUNDS = 10  # that the search for a learning rate takes, about
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Measured with the base model."""
+
+    rows: int
+    accuracy: float
+    plain_accuracy: float | None  # with the model's own preference among the label words left in
+    seconds_a_round: float
+    minutes: float  # to the end of the run, with the search for a learning rate and the evaluations
+
+    def sentence(self, model: str, settings: Settings, num_clients: int) -> str:
+        plain = "" if self.plain_accuracy is None else f" ({self.plain_accuracy:.3f} with its own preferences left in)"
+        return (
+            f"{model} before training: {self.accuracy:.3f} right of {self.rows} rows{plain}; a round of {num_clients} "
+            f"clients takes {self.seconds_a_round:.1f} s here, so {settings.rounds} rounds, the learning rate and the "
+            f"evaluations take about {max(1, round(self.minutes))} min"
+        )
+
+
+def expect(
+    task: Task, model: str | os.PathLike[str], settings: Settings, allocation: Allocation, threads: int = 1
+) -> Expectation:
+    """Evaluate the base model on some rows and time one round.
+
+    Raises:
+        InvalidInputError, MissingDataError: model, rows and settings do not fit each other.
+    """
+    wanted = settings.eval_rows
+    settings = settings.replace(eval_rows=min(ROWS, wanted or ROWS))
+    with use_threads(threads):
+        network, tokenizer = open_network(model, settings)
+        rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings)
+        started = time.perf_counter()
+        result, plain = evaluate(network, rows.evaluation), None
+        evaluation_seconds = time.perf_counter() - started
+        if task.kind == "labels" and not task.prior:
+            plain = result.accuracy
+            _, rows = with_label_prior(task, network, rows)
+            result = evaluate(network, rows.evaluation)
+        started = time.perf_counter()
+        step(init(network, settings), network, allocation, rows, settings)
+        seconds = time.perf_counter() - started
+    all_rows = min(len(load(task, task.rows.evaluation_split)), wanted or math.inf)
+    evaluation_seconds *= all_rows / facts["evaluation_rows"]
+    evaluations = settings.rounds / settings.eval_every + _TRIAL_ROUNDS / 3
+    whole = (settings.rounds + _TRIAL_ROUNDS) * seconds + evaluations * evaluation_seconds
+    return Expectation(facts["evaluation_rows"], result.accuracy, plain, seconds, whole / 60)
