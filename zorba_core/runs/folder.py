@@ -202,16 +202,22 @@ def settings_of(config: dict[str, Any], where: Path) -> Settings:
 
 
 def task_of(config: dict[str, Any]) -> Task:
-    """The task in a run's config, with the label words and the label prior of the run."""
+    """The task in a run's config, with the prompt, the label words and the label prior of the run."""
     task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
-    words = tuple(config.get("label_words") or task.label_words)
-    prior = tuple(config.get("prior") or ())
-    return task if (words, prior) == (task.label_words, task.prior) else replace(task, label_words=words, prior=prior)
+    of_run = {
+        "prompt": config.get("prompt") or task.prompt,
+        "label_words": tuple(config.get("label_words") or task.label_words),
+        "prior": tuple(config.get("prior") or ()),
+    }
+    return task if all(getattr(task, name) == value for name, value in of_run.items()) else replace(task, **of_run)
 
 
 def task_config(task: Task) -> dict[str, Any]:
-    """A run's config of its task: the name, and of a task of the user's the whole description."""
+    """A run's config of its task: the name, a prompt that is not the built-in task's, and of a task of the user's the
+    whole description."""
     described = {"task": table_of(task)} if task.is_own else {}
+    if not task.is_own and task.prompt != get_task(task.name).prompt:
+        described["prompt"] = task.prompt
     prior = {"prior": list(task.prior)} if task.prior else {}
     return {"dataset": task.name, "label_words": list(task.label_words), **prior, **described}
 

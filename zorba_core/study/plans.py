@@ -175,7 +175,7 @@ _SCARCE = {"one scarce": (1, *[20] * 11), "eleven scarce": (20, *[1] * 11)}
 
 
 def _lambda(profile: str) -> Plan:
-    """Does Lambda rank allocations of one total? Nineteen matrices of 80 blocks, and of some pairs equal T, V and
+    """Does Lambda rank allocations of one total? Sixteen matrices of 80 blocks, and of some pairs equal T, V and
     popularities. Then Proposition 1's second half: two matrices of one multiset of least popularities, hence of one
     Lambda, of which one leaves a single block to a single client and the other eleven. That pair runs at the rate of
     the first series (0.02), whose three seeds left it open; its seeds are new.

@@ -169,7 +169,7 @@ def cost_ratio(reached: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
     rows = []
     for cell, runs in reached.groupby(CELL, sort=False):
         sides = [runs[runs["arm"] == name].set_index("seed")[["low", "high"]] for name in (arm, other)]
-        pair = sides[0].join(sides[1], lsuffix="", rsuffix="_other", how="inner")
+        pair = sides[0].join(sides[1].add_suffix("_other"), how="inner")
         with np.errstate(divide="ignore"):
             log = np.log(pair)
         low_P, high_P = log["low"] - log["high_other"], log["high"] - log["low_other"]

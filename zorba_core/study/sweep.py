@@ -160,7 +160,9 @@ def missing(plan: Plan, table: pd.DataFrame) -> list[Request]:
     """The runs that the plan asks for and the table does not have, in the order in which they are to be made. Measured
     runs of an arm are known once its trials have decided its rate."""
     done = set(table["config_sha256"])
-    unique = {one.sha256: one for one in requests(plan, table)}
+    unique: dict[str, Request] = {}
+    for one in requests(plan, table):
+        unique.setdefault(one.sha256, one)  # a placebo can draw its arm's own matrix: the run is the arm's
     return [one for sha256, one in unique.items() if sha256 not in done]
 
 
