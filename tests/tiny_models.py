@@ -27,7 +27,6 @@ from zorba_core.runs import Run
 from zorba_core.runs import resume as resuming
 from zorba_core.runs import train as training
 from zorba_core.runs.train import fine_tune
-from zorba_core.study.base_model.recipe import DONOR_WORDS
 
 torch.set_num_threads(1)
 
@@ -94,7 +93,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level BPE that knows the toy reviews' words."""
     task = get_task("toy-reviews")
     texts = load("toy-reviews", "federated")["text"].head(300).tolist()
-    texts += [f" {word}" for word in (*task.label_words, *DONOR_WORDS[task.name])] * 200
+    texts += [f" {word}" for word in (*task.label_words, "terrible", "great")] * 200
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -20,6 +20,7 @@ import io
 import itertools
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -32,16 +33,35 @@ from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows, init, step
 from zorba_core.engine.rows import Rows
+from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
 from zorba_core.runs.environment import describe
 from zorba_core.runs.load import use_threads
 from zorba_core.runs.models import load_model
-from zorba_core.study.bench.common import LABEL_IDS, client_batches, take_turns
-from zorba_core.study.bench.settings import BenchSettings
 
 OUT = Path(__file__).resolve().parents[2] / "artifacts" / "benchmarks" / "peer.json"
-SETTINGS = BenchSettings(clients=20, total=80, direction="gaussian", repeats=3)
+MODEL, CLIENTS, TOTAL, TURNS = "opt-mini", 20, 80, 3
+LABEL_IDS = (10, 20)
 LR = 1e-7  # so small that the timed model stays what it was
+SETTINGS = Settings(lr=LR, directions=10, batch_size=8, seq_len=32, direction="gaussian")
+
+
+def client_batches(vocabulary: int) -> list[Rows]:
+    """For each client rows of random tokens, ``seq_len`` long."""
+    generator, rows = np.random.default_rng(0), []
+    B, L = SETTINGS.batch_size, SETTINGS.seq_len
+    for _ in range(CLIENTS):
+        token_ids_BL = torch.from_numpy(generator.integers(3, vocabulary, (B, L)))
+        label_B = torch.from_numpy(generator.integers(0, len(LABEL_IDS), B))
+        rows.append(Rows.of_words(token_ids_BL, torch.full((B,), L - 1), label_B, LABEL_IDS))
+    return rows
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    """CPU seconds of this process: other work on the machine changes them little."""
+    started = time.process_time()
+    run()
+    return time.process_time() - started
 
 
 def peer_round(batches_N: list[Rows]) -> Callable[[], float]:
@@ -61,7 +81,7 @@ def peer_round(batches_N: list[Rows]) -> Callable[[], float]:
     method = random_gradient_estimator.RandomGradEstimateMethod.rge_forward
 
     def tools() -> tuple[Any, Any, Any]:
-        model = load_model(SETTINGS.model).requires_grad_(False)
+        model = load_model(MODEL).requires_grad_(False)
         for block in model.model.decoder.layers:
             block.requires_grad_(True)
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -103,8 +123,8 @@ def own_rounds(batches_N: list[Rows]) -> dict[str, Callable[[], float]]:
     data = FederatedRows(rows, [np.arange(*pair) for pair in itertools.pairwise(starts)], rows)
 
     def by(estimator: str, A_MN: np.ndarray) -> Callable[[], float]:
-        network = Blocks(load_model(SETTINGS.model))
-        settings = SETTINGS.run_settings.replace(lr=LR, estimator=estimator)
+        network = Blocks(load_model(MODEL))
+        settings = SETTINGS.replace(estimator=estimator)
         allocation, state = Allocation(A_MN), init(network, settings)
 
         def run() -> float:
@@ -114,8 +134,8 @@ def own_rounds(batches_N: list[Rows]) -> dict[str, Callable[[], float]]:
 
         return run
 
-    M, N = Blocks(load_model(SETTINGS.model)).num_blocks, len(batches_N)
-    problem = Problem(np.full(N, M), M, total=SETTINGS.total)
+    M, N = Blocks(load_model(MODEL)).num_blocks, len(batches_N)
+    problem = Problem(np.full(N, M), M, total=TOTAL)
     matrices = {
         "full": np.ones((M, N), dtype=bool),
         "balanced T=80": solve(problem, "balanced").allocation.A_MN,
@@ -142,19 +162,19 @@ def main() -> None:
     asked = parser.parse_args()
     sys.path.insert(0, str(asked.peer))
     with use_threads(1):
-        batches_N = client_batches(SETTINGS, load_model(SETTINGS.model).config.vocab_size)
+        batches_N = client_batches(load_model(MODEL).config.vocab_size)
         with quiet():
             peer = peer_round(batches_N)
         rounds = {"DeComFL's code": peer, **own_rounds(batches_N)}
         losses = {name: run() for name, run in rounds.items()}  # a first turn, to warm up
-        times = take_turns(rounds, SETTINGS)
+        turns = [{name: seconds(run) for name, run in rounds.items()} for _ in range(TURNS)]
+    times = {name: [turn[name] for turn in turns] for name in rounds}
     theirs = times["DeComFL's code"]
     result = {
-        "settings": {name: getattr(SETTINGS, name) for name in ("model", "clients", "batch_size", "seq_len", "mu")}
-        | {"directions": SETTINGS.directions, "direction": SETTINGS.direction, "trained": "blocks"},
+        "settings": {"model": MODEL, "clients": CLIENTS, **SETTINGS.model_dump()},
         "peer": {"code": "https://github.com/ZidongLiu/DeComFL", "commit": asked.commit, "license": "Apache-2.0"},
-        "environment": describe(SETTINGS.run_settings),
-        "clock": SETTINGS.clock_name,
+        "environment": describe(SETTINGS),
+        "clock": "process CPU seconds",
         "mean_loss": losses,
         "seconds_a_round": times,
         "times_less_than_the_peer": {

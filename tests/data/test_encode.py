@@ -25,23 +25,28 @@ from zorba_core.data.encode import (
     with_label_words,
 )
 from zorba_core.data.prompts import Prompts, piece_ids, puts_space_first, words_for
-from zorba_core.data.task import TASKS, MadeRows, Task, get_task
+from zorba_core.data.task import MadeRows, Task, get_task
 from zorba_core.engine.rows import NO_TOKEN, Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.study.base_model.recipe import DONOR_WORDS
-from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID, build_tokenizer
+from zorba_core.runs.models import load_tokenizer
 
 NOWHERE = MadeRows(lambda split: pd.DataFrame(), "nowhere")
 QUESTIONS = Task(name="questions", kind="text", prompt="{text} So", answer="answer", rows=NOWHERE)
 PAIRS = Task(name="pairs", kind="options", prompt="{text} So", options=("first", "it {second}"), rows=NOWHERE)
 REVIEWS = get_task("toy-reviews")
-WORDS = {word for name, donors in DONOR_WORDS.items() for word in (*TASKS[name].label_words, *donors)}
+# What opt-mini answers with before it is fine-tuned.
+DONOR_WORDS = {
+    "sst2": ("terrible", "great"),
+    "ag-news": ("politics", "games", "money", "science"),
+    "snli": ("true", "possible", "false"),
+    "toy-reviews": ("terrible", "great"),
+}
+PAD_ID, START_ID = 1, 2  # of opt-mini's tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    texts = ["the film was a quiet and lovely thing to see . it was", "topic: news of a game", "then: right?"] * 50
-    return build_tokenizer(texts, WORDS, vocab_size=512, seq_len=64)
+    return load_tokenizer("opt-mini")
 
 
 def rows(task, text="a lovely film"):
@@ -99,7 +104,7 @@ def test_a_sequence_too_short_for_the_prompt_names_the_length_that_is_needed(tok
 
 
 @pytest.mark.parametrize("name", DONOR_WORDS)
-def test_every_label_and_donor_word_is_one_token_of_the_base_tokenizer(name, tokenizer):
+def test_every_label_and_donor_word_is_one_token_of_opt_minis_tokenizer(name, tokenizer):
     task = get_task(name)
     for words in (task.label_words, DONOR_WORDS[name]):
         ids = head_tokens(with_label_words(task, words), tokenizer)

@@ -14,7 +14,6 @@ from zorba_core.data.encode import encode
 from zorba_core.data.load import load, missing
 from zorba_core.data.task import TASKS, get_task, read_task
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.base_model.corpus import load_corpus
 
 REAL = ("sst2", "ag-news", "snli")
 TEXT = "a quiet film about a garden"
@@ -189,8 +188,6 @@ def test_missing_data_names_both_ways(monkeypatch, tmp_path):
         load("sst2")
     assert missing(get_task("sst2")).startswith("set ZORBA_DATA to a folder with sst2/train.parquet and sst2/valid")
     assert missing(get_task("toy-reviews")) == ""
-    with pytest.raises(MissingDataError, match=r"corpus/\*\.parquet"):
-        load_corpus()
     monkeypatch.setenv("ZORBA_DATA", str(tmp_path / "absent"))
     with pytest.raises(MissingDataError, match="which is no folder"):
         load("sst2", "validation")

@@ -7,16 +7,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.tiny_models import tiny_model
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.models import load_model, load_tokenizer, models_folder, resolve_model, warned_when_accepted
-from zorba_core.study.base_model.model import build_model
-from zorba_core.study.base_model.recipe import TINY
 
 
 @pytest.fixture
 def saved(tmp_path):
-    model = build_model(TINY, vocab_size=64, seed=0)
-    model.save_pretrained(tmp_path / "model")
+    tiny_model("opt").save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -31,7 +29,7 @@ def test_opt_mini_is_the_bundled_folder_or_that_of_the_variable(root, saved, mon
 
 def test_a_missing_bundled_model_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("ZORBA_MODELS", str(tmp_path))
-    with pytest.raises(MissingDataError, match=r"set ZORBA_MODELS .* zorba make-base"):
+    with pytest.raises(MissingDataError, match=r"set ZORBA_MODELS .* git restore artifacts/models"):
         resolve_model("opt-mini")
 
 
@@ -39,7 +37,7 @@ def test_a_local_folder_is_loaded_in_float32_and_evaluation_mode(saved):
     model = load_model(saved)
     assert model.dtype == torch.float32
     assert not model.training
-    assert model.config.num_hidden_layers == TINY.num_blocks
+    assert model.config.num_hidden_layers == 3
 
 
 def test_a_hub_name_passes_through_and_offline_is_one_clear_line():

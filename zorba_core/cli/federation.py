@@ -14,6 +14,7 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.divide import DIRICHLET
+from zorba_core.data.task import METRIC_TITLES
 from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
@@ -257,13 +258,12 @@ def _how_to_resume(place: Path) -> str:
 
 
 def _lines(run: Run) -> list[str]:
-    from zorba_core.study.comparison import metric_of
-
     summary, equal = run.summary, [client["equal"] for client in run.summary["replicas"]]
+    metric = METRIC_TITLES[run.task.counted]
     return [
         f"federated ZorBA on {run.config['dataset']}, {run.config['model']}, {run.config['num_clients']} clients, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
-        f"  {metric_of(run):<11} {summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after",
+        f"  {metric:<11} {summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after",
         f"  replicas    {sum(equal)} of {len(equal)} have the server's weights, {summary['weights_sha256'][:16]}",
         f"  run         {run.path}",
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.data.task import METRIC_TITLES
 from zorba_core.errors import InvalidInputError
 
 _MODEL = typer.Option(None, help="Where the base model lies now; default: where the run's config says.")
@@ -22,7 +23,6 @@ def resume(
     """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an undisturbed one."""
     from zorba_core.cli.train import summary_lines, supervised
     from zorba_core.runs import read_run
-    from zorba_core.study.comparison import metric_of
 
     unfinished = read_run(run)
     done = supervised(
@@ -34,7 +34,7 @@ def resume(
             callbacks=callbacks,
             notice=lambda line: typer.echo(line, err=True),
         ),
-        metric_of(unfinished),
+        METRIC_TITLES[unfinished.task.counted],
     )
     emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
 

@@ -259,7 +259,7 @@ def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def in_base(train: pd.DataFrame, by: str) -> list[bool]:
-    """Which training rows are in the half that only ``zorba make-base`` reads; clients hold the other half.
+    """Which training rows are in the half that ``opt-mini`` was trained on; clients hold the other half.
 
     It is the first bit of the SHA-256 of the letters and digits in the column ``by``; for ``phrases`` see
     :func:`phrases_in_base`.

@@ -116,7 +116,7 @@ class PublishedRows:
         label_values: what is published for labels 0..C-1, where it is not these numbers.
         evaluation_splits: official labelled splits; results are reported on the first.
         held_out: the part of the training rows to evaluate on, by a hash of the text, where no such split is published.
-        base_half: how one half of the training rows is set aside for ``zorba make-base``: by a hash of this column, or
+        base_half: how one half of the training rows was set aside to train ``opt-mini``: by a hash of this column, or
             ``phrases`` (:func:`zorba_core.data.load.phrases_in_base`). Empty: clients hold all rows.
         official_train_rows: a result on fewer rows says so.
     """

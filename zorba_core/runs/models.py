@@ -23,18 +23,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MODELS_VARIABLE = "ZORBA_MODELS"
-# The command that brings each model here.
-BUNDLED = {
-    "opt-mini": "zorba make-base --profile full --out {folder}",
-    "llama-mini": "zorba make-base --profile llama --out {folder}",
-    "smollm2-135m": "zorba get-model smollm2-135m",
-}
+# The command that brings each model here. The repository holds the first.
+BUNDLED = {"opt-mini": "git restore artifacts/models", "smollm2-135m": "zorba get-model smollm2-135m"}
 DEFAULT_MODEL, REAL_MODEL = "opt-mini", "smollm2-135m"
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def models_folder() -> Path:
-    """Where made models lie: the folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
+    """Where the repository has its models: the folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
     return _named_folder() or Path(__file__).resolve().parents[2] / "artifacts" / "models"
 
 
@@ -86,10 +82,9 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     name = os.fspath(name_or_path)
     if name in BUNDLED:
         if name not in (here := bundled_models()):
-            folder = models_folder() / name
             raise MissingDataError(
-                f"model {name} is not in {folder}: set {MODELS_VARIABLE} to the folder that holds it, "
-                f"or get it with {BUNDLED[name].format(folder=folder)}"
+                f"model {name} is not in {models_folder() / name}: set {MODELS_VARIABLE} to the folder that holds it, "
+                f"or get it with {BUNDLED[name]}"
             )
         return str(here[name])
     folder = Path(os.path.expanduser(name))
