@@ -36,7 +36,6 @@ _COMMANDS = {
     "export": "export",
     "runs": "runs",
     "get-model": "get_model",
-    "experiment": "experiment",
     "reproduce": "reproduce",
     "report": "report",
     "task": "task",

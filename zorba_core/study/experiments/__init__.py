@@ -5,17 +5,14 @@ results = read_results("lambda")        # artifacts/experiments/lambda/standard/
 """
 
 from zorba_core.study.experiments.definitions import EXPERIMENTS
-from zorba_core.study.experiments.runner import Done, run_experiments
 from zorba_core.study.experiments.specs import PROFILES, Experiment, RunSpec
 from zorba_core.study.experiments.store import Results, read_results
 
 __all__ = [
     "EXPERIMENTS",
     "PROFILES",
-    "Done",
     "Experiment",
     "Results",
     "RunSpec",
     "read_results",
-    "run_experiments",
 ]
