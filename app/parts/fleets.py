@@ -26,7 +26,7 @@ from zorba_core.allocation import (
     water_filled_bound,
 )
 from zorba_core.allocation.front import sweep_totals
-from zorba_core.errors import InfeasibleError, name_some
+from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.fleet import Fleet
 from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
@@ -341,13 +341,18 @@ def flips_of(before: Allocation, A_MN: NDArray[np.bool_]) -> str:
     return "_".join(f"{block}.{client}" for block, client in np.argwhere(before.A_MN != A_MN))
 
 
-def for_blocks(allocation: Allocation, num_blocks: int) -> Allocation:
-    """The allocation for a model of another number of blocks: each client trains the same share, at least one block.
+def for_training(allocation: Allocation, num_blocks: int, clients: int) -> Allocation:
+    """The allocation for a model of ``num_blocks`` blocks and some of the fleet's clients: from the one with the
+    fewest blocks to the one with the most, in even steps. Each trains the same share as before, at least one block.
 
     Raises:
-        ZorbaError: the clients together hold fewer blocks than the model has.
+        ZorbaError: there are fewer clients, or together they hold fewer blocks than the model has.
     """
-    if allocation.num_blocks == num_blocks:
+    if clients > allocation.num_clients:
+        raise InvalidInputError(f"the fleet has {allocation.num_clients} clients; choose at least {clients} on Explore")
+    if (allocation.num_blocks, allocation.num_clients) == (num_blocks, clients):
         return allocation
-    share_N = allocation.blocks_held_N * num_blocks / allocation.num_blocks
-    return solve(Problem(np.clip(np.round(share_N), 1, num_blocks).astype(int), num_blocks)).allocation
+    share_N = allocation.blocks_held_N / allocation.num_blocks
+    steps = np.linspace(0, allocation.num_clients - 1, clients).round().astype(int)
+    share_N = share_N[np.sort(np.argsort(share_N, kind="stable")[steps])]
+    return solve(Problem(np.clip(np.round(share_N * num_blocks), 1, num_blocks).astype(int), num_blocks)).allocation

@@ -12,17 +12,19 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import runs, ui
+from zorba_core.allocation import Allocation
 from zorba_core.checked import choices_of, help_of, kind_of
 from zorba_core.data.load import missing
 from zorba_core.data.own_rows import read_rows
-from zorba_core.data.own_task import task_for
-from zorba_core.data.task import FIELD, TASKS, Said, TableRows, Task
-from zorba_core.engine.settings import Settings
+from zorba_core.data.own_task import listed, task_for
+from zorba_core.data.task import FIELD, TASKS, Said, TableRows, Task, get_task
+from zorba_core.engine.settings import LARGE, Settings, is_large
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import write_bytes, write_text
-from zorba_core.runs.models import bundled_models, models_folder
+from zorba_core.runs.models import bundled_models, default_model, models_folder
 
 OWN = "Rows of my own"
+ROUNDS, CLIENTS_OF_LARGE = 60, 8
 _UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
 _LABELS = {
     "mu": "Step μ", "directions": "Directions Q", "batch_size": "Batch B",
@@ -36,15 +38,20 @@ _SUITED = {"lr": "found by trial rounds"} | dict.fromkeys(
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 
 
-def setting(name: str, label: str = "", default: Any = None, place: Any = st) -> Any:
+def setting(name: str, label: str = "", place: Any = st, empty: str = "") -> Any:
     """A widget for a field of the settings, remembered for the session. Bounds are checked by :func:`checked` and not
-    by the widget, which would go on with the value before."""
+    by the widget, which would go on with the value before.
+
+    Args:
+        empty: what the field means while it is left empty; by default its own default stands in it.
+    """
     field = Settings.model_fields[name]
     kind, _ = kind_of(field)
     label, help = label or _LABELS.get(name, name.replace("_", " ").capitalize()), help_of(field)
-    default = None if name in _SUITED else field.default if default is None else default
+    empty = empty or _SUITED.get(name, "")
+    default = None if empty else field.default
     common = {"key": f"set_{name}", "help": help, "persist_state": "session"}
-    empty = _SUITED.get(name, "default")
+    empty = empty or "default"
     if choices := list(choices_of(field)):
         index = choices.index(default) if default in choices else None
         return place.selectbox(label, choices, index=index, placeholder=empty, **common)
@@ -104,11 +111,32 @@ def blocks_of(model: str) -> int:
         return read_spec(model).num_blocks
 
 
+@st.cache_data(max_entries=32, show_spinner="Reading the model's sizes …")
+def is_large_model(model: str) -> bool:
+    """Whether the model trains with the settings of a large one.
+
+    Raises:
+        ZorbaError: there is no such model.
+    """
+    folder = Path(bundled_models().get(model, model)).expanduser()
+    if files := [*folder.glob("*.safetensors")]:  # two bytes a parameter or more; reading the config takes seconds
+        return sum(file.stat().st_size for file in files) >= 2 * LARGE
+    from zorba_core.runs.load import read_spec
+
+    return is_large(read_spec(model).num_parameters)
+
+
 @st.cache_resource(max_entries=3, show_spinner="Reading the model's tokenizer …")
 def _tokenizer(model: str) -> Any:
     from zorba_core.runs.models import load_tokenizer
 
     return load_tokenizer(model)
+
+
+def suit_model() -> None:
+    """Rows' callback: rows of the reader's own ask for a real model, where one is here."""
+    if st.session_state.get("train_rows") == OWN:
+        st.session_state["train_model"] = default_model(own_rows=True)
 
 
 def datasets() -> dict[str, str]:
@@ -207,6 +235,31 @@ def _example(task: Task, frame: pd.DataFrame, asked: str, tokenizer: Any) -> Non
     st.code(f"{read} {answer}", language=None, wrap_lines=True)
     labels = f", {len(task.label_names)} labels" if task.label_names else ""
     st.caption(f"{ui.count(len(frame), 'row')}{labels}. The first row is {len(tokenizer.encode(read))} tokens long.")
+
+
+def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> str:
+    """What the model gets before training and how long training will take, measured here; or why it cannot be."""
+    from zorba_core.runs.expect import expect
+    from zorba_core.runs.load import read_spec
+
+    try:
+        task = get_task(options["dataset"]) if "dataset" in options else _own_task(options, _tokenizer(model))
+        given = {name: value for name, value in options.items() if name in Settings.model_fields}
+        settings = Settings.suited(read_spec(model).num_parameters, **given)
+        return expect(task, model, settings, allocation).sentence(Path(model).name, settings, allocation.num_clients)
+    except ZorbaError as error:
+        return str(error)
+
+
+def _own_task(options: dict[str, Any], tokenizer: Any) -> Task:
+    said = Said(
+        tuple(options["text"].split(",")),
+        options.get("label"),
+        options.get("answer"),
+        label_words=tuple(listed(options.get("label_words") or "")),
+        client=options["client"],
+    )
+    return task_for(options["data"], said, tokenizer=lambda: tokenizer)
 
 
 def client_count(options: dict[str, Any]) -> int | None:

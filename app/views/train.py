@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
 from app.parts import fleets, forms, jobs, pictures, runs, ui
 from app.scenario import begin, end
 from zorba_core.allocation import Allocation
+from zorba_core.data.baselines import of_baselines
 from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.settings import LARGE_ROUNDS
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.runs import curves_figure
 
@@ -26,7 +28,7 @@ BADGES = {
     "refused": ("red", ":material/block:"),
     "failed": ("red", ":material/error:"),
 }
-_ERROR, _FOCUS, _REQUEST = "train_error", "train_focus", "train_request"
+_ERROR, _FOCUS, _REQUEST, _EXPECTED = "train_error", "train_focus", "train_request", "train_expected"
 
 
 def page() -> None:
@@ -37,53 +39,73 @@ def page() -> None:
     )
     left, right = st.columns([0.4, 0.6], gap="large")
     with right:
-        model, options, wrong = _form()
+        form = _form()
     with left:
-        allocation = _allocation(scenario, model)
+        allocation = _allocation(scenario, form)
     if allocation is not None:
         with right:
-            _start(allocation, model, options, wrong)
+            _start(allocation, form)
     end(scenario)
     folder = runs.folder()
     alive = any(job.alive for job in jobs.list_jobs(folder))
     ui.fragment(_live, run_every=EVERY_SECONDS if alive else None)(folder, jobs.why_not_now(folder))
 
 
-def _form() -> tuple[str, dict[str, Any], str]:
-    """The model, the options of ``zorba train``, and why they cannot be used yet."""
+class Form(NamedTuple):
+    """What the fields say."""
+
+    model: str
+    options: dict[str, Any]  # of ``zorba train``
+    clients: int | None  # None: as many as suit the model
+    is_large: bool
+    wrong: str  # why training cannot start yet
+
+
+def _form() -> Form:
     st.header("2 · Model, rows, rounds", anchor=False)
     one, two = st.columns(2)
-    model = one.selectbox(
-        "Model", forms.model_names(), key="train_model", accept_new_options=True, persist_state="session",
-        help="opt-mini (2 million parameters) comes with the checkout. Or type a folder or a hub name such as "
-        "facebook/opt-125m.",
-    )  # fmt: skip
     titles = forms.datasets()
-    rows = two.selectbox(
+    rows = one.selectbox(
         "Rows", [*titles, forms.OWN], format_func=lambda name: titles.get(name, name), key="train_rows",
-        persist_state="session",
+        persist_state="session", on_change=forms.suit_model,
+    )  # fmt: skip
+    model = two.selectbox(
+        "Model", forms.model_names(), key="train_model", accept_new_options=True, persist_state="session",
+        help="opt-mini (2 million parameters) comes with the checkout and knows only reviews, news and inference. "
+        "`zorba get-model smollm2-135m` fetches a real one. Or type a folder or a hub name such as facebook/opt-125m.",
     )  # fmt: skip
     if not model:
-        return "", {}, "Choose a model."
+        return Form("", {}, None, False, "Choose a model.")
     options, wrong = ({"dataset": rows}, "") if rows != forms.OWN else forms.own_rows(model)
-    basics = st.columns(2)
+    large, _ = runs.error_of(forms.is_large_model, model)  # an unknown model is reported with the allocation
+    basics = st.columns(3)
     with st.expander("Advanced settings", icon=":material/tune:"):
         places = st.columns(4)
         values = {name: forms.setting(name, place=places[i % 4]) for i, name in enumerate(forms.advanced_names())}
-    values["rounds"] = forms.setting("rounds", default=60, place=basics[0])
+    rounds = LARGE_ROUNDS if large else forms.ROUNDS
+    given = forms.setting("rounds", place=basics[0], empty=str(rounds))
+    values["rounds"] = rounds if given is None else given
     values["lr"] = forms.setting("lr", "Learning rate", place=basics[1])
+    clients = basics[2].number_input(
+        "Clients", value=None, min_value=1, step=1, key="train_clients", persist_state="session",
+        placeholder=str(forms.CLIENTS_OF_LARGE) if large else "the whole fleet",
+        help="Clients that train, from the smallest VRAM of the fleet to the largest in even steps. Rows with a column "
+        "of clients say themselves how many.",
+    )  # fmt: skip
     given, unusable = forms.checked(values)
-    return model, {**options, **given}, wrong or unusable
+    return Form(model, {**options, **given}, forms.client_count(options) or clients, bool(large), wrong or unusable)
 
 
-def _allocation(scenario, model: str) -> Allocation | None:
-    """The allocation, shown, for the number of blocks of ``model``."""
+def _allocation(scenario, form: Form) -> Allocation | None:
+    """The allocation, shown, for the model's number of blocks and as many clients of the fleet as train."""
+    model = form.model
     st.header("1 · Allocation", anchor=False)
     try:
         study, _, allocation = fleets.planned(scenario)
         wrong = study.complaints(allocation)
         blocks = forms.blocks_of(model) if model else allocation.num_blocks
-        fitted = allocation if wrong else fleets.for_blocks(allocation, blocks)
+        usual = min(allocation.num_clients, forms.CLIENTS_OF_LARGE if form.is_large else allocation.num_clients)
+        fitted = allocation if wrong else fleets.for_training(allocation, blocks, form.clients or usual)
     except ZorbaError as error:
         ui.problem(error)
         return None
@@ -95,7 +117,9 @@ def _allocation(scenario, model: str) -> Allocation | None:
         f"{ui.count(fitted.num_clients, 'client')}, Λ **{ui.number(fitted.bias_lambda)}**; the least trained block has "
         f"{ui.count(fitted.min_popularity, 'client')}."
     )
-    if fitted is not allocation:
+    if fitted.num_clients < allocation.num_clients:
+        st.caption(f"{fitted.num_clients} of the fleet's {allocation.num_clients} clients, from small to large VRAM.")
+    if fitted.num_blocks != allocation.num_blocks:
         st.caption(
             f"Planned for {scenario.model} with {allocation.num_blocks} blocks; {ui.plain(Path(model).name)} has "
             f"{blocks}, so each client trains the same share."
@@ -108,11 +132,9 @@ def _allocation(scenario, model: str) -> Allocation | None:
     return fitted
 
 
-def _start(allocation: Allocation, model: str, options: dict[str, Any], wrong: str) -> None:
+def _start(allocation: Allocation, form: Form) -> None:
+    model, options, wrong = form.model, form.options, form.wrong
     st.header("3 · Start", anchor=False)
-    named = forms.client_count(options)
-    if not wrong and named not in (None, allocation.num_clients):
-        wrong = f"The rows name {named} clients and the allocation has {allocation.num_clients}; make them equal."
     facts = method_facts(options.get("method", "zorba"))
     request = {**options, "model": model} | ({} if facts.allocates else {"clients": allocation.num_clients})
     rows = Path(options["data"]).stem if "data" in options else options.get("dataset", "")
@@ -126,7 +148,15 @@ def _start(allocation: Allocation, model: str, options: dict[str, Any], wrong: s
             "Start", type="primary", icon=":material/play_arrow:", key="start", on_click=_begin,
             disabled=bool(wrong or not_now), help="Runs `zorba train` in the background; this page may be closed.",
         )  # fmt: skip
+        if st.button(
+            "What to expect", key="expect", disabled=bool(wrong),
+            help="Evaluates the model before training and times one round; half a minute for a model like SmolLM2.",
+        ):  # fmt: skip
+            with st.spinner("Evaluating the model and timing a round …"):
+                st.session_state[_EXPECTED] = (request, forms.expectation(model, options, allocation))
         st.caption(not_now or "A short check before the first round refuses settings that cannot learn.")
+    if (expected := st.session_state.get(_EXPECTED)) and expected[0] == request:
+        st.info(ui.plain(expected[1]), icon=":material/schedule:")
     if said := st.session_state.pop(_ERROR, None):
         ui.problem(said)
     with st.expander("The same as a command", icon=":material/terminal:"):
@@ -186,6 +216,8 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
     run, said = (None, "") if state.run is None else runs.error_of(runs.read_run, state.run)
     if run is not None:
         _progress(job, run)
+        if state.name == "finished" and (scores := run.environment["data"].get("baselines")):
+            st.markdown(f"{run.summary['final_accuracy']:.1%} after training; {of_baselines(scores)}.")
     elif state.alive:
         st.progress(0.0, f"Loading the model and the rows … {ui.duration(time.time() - job.started)}")
     with st.expander("What the process says", icon=":material/terminal:"):

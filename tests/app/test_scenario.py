@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from app.parts import fleets
 from app.scenario import Scenario, link_of, of_link
+from zorba_core.errors import InvalidInputError
 
 SCENARIOS = [
     Scenario(),
@@ -99,9 +100,19 @@ def test_clients_that_are_too_small_are_counted_and_can_be_rescued():
 
 def test_a_matrix_for_more_blocks_keeps_each_clients_share():
     solution = fleets.study(Scenario(clients=20)).curve("paper").solution(30)
-    fitted = fleets.for_blocks(solution.allocation, 30)
+    fitted = fleets.for_training(solution.allocation, 30, 20)
     before_N, after_N = solution.allocation.blocks_held_N / 12, fitted.blocks_held_N / 30
     assert abs(before_N - after_N).max() < 0.1
+
+
+def test_a_part_of_the_fleet_reaches_from_its_smallest_client_to_its_largest():
+    whole = fleets.study(Scenario(clients=50)).curve("paper").solution(-1).allocation
+    part = fleets.for_training(whole, 12, 8)
+    held_N = part.blocks_held_N
+    assert part.num_clients == 8
+    assert (held_N.min(), held_N.max()) == (whole.blocks_held_N.min(), whole.blocks_held_N.max())
+    with pytest.raises(InvalidInputError, match="the fleet has 50 clients"):
+        fleets.for_training(whole, 12, 51)
 
 
 def test_cells_changed_by_hand_come_back_from_a_link():

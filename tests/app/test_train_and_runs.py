@@ -69,6 +69,20 @@ def test_a_model_of_another_depth_gets_the_same_shares(train, tiny_opt_folder):
     assert "so each client trains the same share" in texts(train)
 
 
+def test_a_large_model_trains_eight_clients_and_says_what_to_expect(app, monkeypatch):
+    monkeypatch.setattr(forms, "is_large_model", lambda model: True)
+    app.query_params["clients"] = "20"
+    train = app.run().switch_page("views/train.py")
+    said = texts(train.run())
+    assert "8 of the fleet's 20 clients" in said
+    assert "--rounds 40" in " ".join(block.value for block in train.code)
+    train.number_input(key="train_clients").set_value(6).run()
+    train.number_input(key="set_batch_size").set_value(2).run()
+    train.button(key="expect").click().run()
+    assert "before training: " in (said := texts(train))
+    assert "a round of 6 clients takes" in said
+
+
 def test_rows_of_ones_own_are_shown_as_the_model_reads_them(train):
     rows = "\n".join(f"{n},my parcel {n} never came,{'shipping' if n % 2 else 'billing'}" for n in range(40))
     train.run().selectbox(key="train_rows").set_value(forms.OWN).run()
