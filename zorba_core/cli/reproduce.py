@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -13,8 +14,9 @@ from zorba_core.study.sweep import FOLDER, missing, read_table, sweep
 
 
 def reproduce(
-    names: list[str] | None = typer.Argument(None, help="Experiments: tables, lambda, cases, blocks, setting; all."),
+    names: list[str] | None = typer.Argument(None, help="Experiments; default: all, as --list names them."),
     profile: str = typer.Option("cpu", help="cpu: hours of one core; gpu: the paper's 50 clients on one card."),
+    base: str | None = typer.Option(None, help="Only the cells of this base model."),
     most: int | None = typer.Option(None, min=1, help="Stop after so many runs of each experiment."),
     listing: bool = typer.Option(False, "--list", help="Say what there is and what is missing; run nothing."),
     folder: Path = typer.Option(FOLDER, help="Where the tables are; run folders go to its subfolder work."),
@@ -33,6 +35,8 @@ def reproduce(
     rows = []
     for name in chosen:
         plan = known[name]
+        if base is not None:
+            plan = replace(plan, cells=tuple(cell for cell in plan.cells if cell.base == base))
         if listing:
             table = read_table(name, folder, missing_ok=True)
         else:
