@@ -27,7 +27,7 @@ help:
 	@echo "make quick        the tests for people at work: no browser, no pages, no federation, no walkthroughs"
 	@echo "make lint         ruff"
 	@echo "make notebooks    run every walkthrough and store its outputs"
-	@echo "make report       the ledger of claims and its page, from what is in artifacts"
+	@echo "make report       every claim of the paper decided anew, from what is in artifacts"
 	@echo "make screenshots  pictures of every page, into artifacts/screenshots"
 	@echo "make clean        remove the environment"
 
@@ -75,7 +75,7 @@ notebooks: $(STAMP)
 	$(BIN)/python notebooks/_execute.py
 
 report: $(STAMP)
-	$(BIN)/zorba report --html
+	$(BIN)/zorba report
 
 screenshots: $(STAMP)
 	$(BIN)/python -m tests.app.screenshots

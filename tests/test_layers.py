@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "zorba_core"
 # From the ground up; a room may import from rooms before it, and from itself.
 GROUND = ("errors", "lazy", "files", "tables", "registry", "checked")
 ROOMS = (*GROUND, "vram", "fleet", "allocation", "engine")
-ROOMS = (*ROOMS, "data", "runs", "federation", "study", "plots", "report", "cli")
+ROOMS = (*ROOMS, "data", "runs", "federation", "study", "plots", "cli")
 CORE, WITHOUT_TORCH = ("vram", "fleet", "allocation", "engine"), ("fleet", "allocation")
 CORE_LINES = 7_350
 

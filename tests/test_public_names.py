@@ -17,7 +17,7 @@ WITHOUT_TORCH = ", ".join(
         "zorba_core.allocation",
         "zorba_core.runs",
         "zorba_core.cli",
-        "zorba_core.study.printed_communication",
+        "zorba_core.study.counts",
     ]
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation import Allocation, Problem, solve
-from zorba_core.study.toy.matrices import enumerate_classes
+from zorba_core.study.toy import enumerate_classes
 
 CLASSES = enumerate_classes()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.app.conftest import texts
-from zorba_core.files import read_json
+from zorba_core.study.claims import read_claims
 
 
 def test_a_cell_changed_by_a_link_changes_the_numbers(app):
@@ -40,7 +40,7 @@ def test_a_fleet_without_an_allocation_is_explained(app):
 
 def test_five_sentences_stand_above_all_claims(app, root):
     said = texts(app.switch_page("views/findings.py").run())
-    claims = read_json(root / "artifacts" / "ledger.json")["claims"]
+    claims = read_claims(root)
     assert f"{len(claims)} of {len(claims)} claims" in said
     assert said.count("\n- ") + said.startswith("- ") == 5
 

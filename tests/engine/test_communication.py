@@ -7,7 +7,6 @@ import pytest
 
 from zorba_core.engine.communication import kinds_of_block, numbers_a_round, run_communication
 from zorba_core.errors import InvalidInputError
-from zorba_core.study.printed_communication import NUM_CLIENTS, NUM_SEEDS, PRINTED, matching, matching_any_kinds
 
 # Four blocks, three clients; blocks 0 and 3 have the same clients.
 A_MN = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 0]], dtype=bool)
@@ -83,30 +82,3 @@ def test_the_columns_of_the_metrics_are_the_plain_count():
     assert numbers_a_round("zorba", 50, 12, 10, 0) == (10, 50 * 13 * 10)
     assert numbers_a_round("decomfl", 50, 12, 1, 0) == (1, 50 * 2)
     assert numbers_a_round("fedzo", 50, 12, 1, 800) == numbers_a_round("fedit", 50, 12, 0, 800) == (800, 40000)
-
-
-def test_the_papers_fedit_and_fedzo_send_the_whole_model_both_ways():
-    for method in ("fedit", "fedzo"):
-        for cell in PRINTED[method]:
-            low, high = cell.per_client_round
-            assert low <= 2 * cell.parameters <= high
-
-
-def test_the_papers_decomfl_counts_are_m_plus_3_by_every_convention_that_fits():
-    found = matching("decomfl")
-    assert len(found) == 38
-    assert {convention.per_client_round for convention in found} == {(15, 15, 15, 27, 27, 27)}
-    assert {convention.num_directions for convention in found} == {1, 2, 3}
-    # None of them is the text's: a seed down, a scalar up, an average down, and no more.
-    text = ("Q seeds", "Q scalars", "Q averages")
-    assert {c.terms[3] for c in found if c.terms[:3] == text} == {"M flags", "the client's block numbers"}
-
-
-def test_no_convention_gives_the_papers_zorba_counts():
-    assert matching("zorba") == ()
-    assert matching_any_kinds("zorba") == ()
-    assert matching_any_kinds("decomfl") != ()  # the search does find what is there
-    first, last = PRINTED["zorba"][0].per_client_round, PRINTED["zorba"][-1].per_client_round
-    assert first[1] < 10 + 10  # seeds and scalars at the stated Q
-    assert 28 < last[0] < last[1] < 29
-    assert sum(float(cell.total) < NUM_CLIENTS * NUM_SEEDS for cell in PRINTED["zorba"]) == 4

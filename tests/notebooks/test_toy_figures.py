@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from zorba_core.allocation import Allocation
-from zorba_core.study.toy.matrices import enumerate_classes
+from zorba_core.study.toy import enumerate_classes
 from zorba_core.plots.theme import LIGHT
 from zorba_core.plots.toy import Panel, lambda_by_total, matrix_panels
 

@@ -4,7 +4,7 @@ Three counts stand side by side.
 
 - ``paper``: numbers ("parameters") by the paper's text. Q seeds and Q averages to each client and Q finite differences
   from it in every round, P seeds once; for FedZO and FedIT all d parameters each way. (What its Table II prints is
-  another matter: :mod:`zorba_core.study.printed_communication`.)
+  another matter: :mod:`zorba_core.study.counts`.)
 - ``needed``: numbers that the receiver cannot do without. The paper writes one average a direction, but its weights
   a_mn / c_m depend on the block, so there is one for each *kind* of block, blocks with equal rows of A being of one
   kind: D x Q averages and, once, the kind of each of the M blocks. Or the server passes on the scalars of the clients

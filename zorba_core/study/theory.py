@@ -1,25 +1,32 @@
-"""The paper's convergence theory as numbers: Theorems 1 and 2, in the version stated and in the version proven.
+"""The paper's convergence theory as numbers: Theorems 1 and 2, and small problems on which each step can be checked.
 
-Both bound (1/T) sum_t ||grad f(w_t)||^2 by ``gap / (D T) + (Theta / D) Lambda``, with D = Omega or Phi and Lambda the
-allocation's. The statements and the proofs (appendix) disagree in three places, so ``version`` names which is meant:
+Theorems 1 and 2 bound (1/T) sum_t ||grad f(w_t)||^2 by ``gap / (D T) + (Theta / D) Lambda``, with D = Omega or Phi. The
+statements and the proofs (appendix) disagree in three places, so ``version`` names which is meant:
 
 * Theorem 1's variance factor: ``(d + Q - 1)/Q`` stated (Lemma 2), ``d`` in the proof;
 * Theorem 1's learning rate: 1/(2 L d N^2) stated, 1/(3 L d N^2) proven. Omega > 0 for every Lambda <= N needs
   eta < Q/(3 L (d + Q - 1) N^2): with Q = 1 the stated rate lies 1.5 times above it, and Omega can be negative;
 * Theorem 2's learning rate: half of the proof's (d + 2)/(L d N^2 (kappa + 2)) stated.
 
-Shapes: scalars only. ``smoothness`` is L, ``num_parameters`` d, ``bias_lambda`` Lambda in [1/N, N].
+Shapes: M blocks, N clients, Q directions, d (``D`` in suffixes) parameters, P points of a design. ``smoothness`` is L,
+``bias_lambda`` Lambda in [1/N, N].
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from zorba_core.allocation.measures import bias_lambda as lambda_of
 from zorba_core.errors import InvalidInputError
 
 Version = Literal["statement", "proof"]
+Loss = Callable[[NDArray], float]
 
 
 @dataclass(frozen=True)
@@ -33,30 +40,8 @@ class Constants:
     mu: float  # step of the finite difference
     sigma: float  # standard deviation of a client's stochastic gradient
     sigma_global: float  # sigma_G, largest distance between a client's gradient and the global one
-    num_perturbations: int = 1  # Q; Theorem 1 as stated
+    directions: int = 1  # Q; Theorem 1 as stated
     effective_rank: float = 1.0  # kappa of Condition 1; Theorem 2
-
-    def __post_init__(self) -> None:
-        for name in ("lr", "num_clients", "num_parameters", "smoothness", "num_perturbations", "effective_rank"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be a finite number above 0")
-        for name in ("mu", "sigma", "sigma_global"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be a finite number of at least 0")
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the bound on the average squared gradient is the sum of; each infinite where D <= 0."""
-
-    start: float  # gap / (D T): how far there is to go; the one term that rounds diminish
-    estimate: float  # bias from finite differences (mu)
-    dissimilarity: float  # bias from clients whose data differ (sigma_G)
-    variance: float  # bias from mini-batches (sigma)
-
-    @property
-    def total(self) -> float:
-        return self.start + self.estimate + self.dissimilarity + self.variance
 
 
 @dataclass(frozen=True)
@@ -73,49 +58,23 @@ class Bound:
     def theta(self) -> float:
         return self.theta_estimate + self.theta_dissimilarity + self.theta_variance
 
-    @property
-    def largest_lambda(self) -> float:
-        """Lambda at which D reaches 0: from there on the bound says nothing."""
-        return self.intercept / self.slope
-
     def denominator(self, bias_lambda: float) -> float:
         """Omega(Lambda) or Phi(Lambda); the bound says nothing unless it is positive."""
-        return self.intercept - self.slope * _positive(bias_lambda)
+        return self.intercept - self.slope * bias_lambda
 
     def bias(self, bias_lambda: float) -> float:
-        """The term that rounds do not diminish, Theta Lambda / D; infinite where D <= 0."""
+        """The term that rounds do not diminish, Theta Lambda / D; infinite where D <= 0. It rises with Lambda (Lemma
+        4): its derivative is Theta (eta / 2) / D^2."""
         denominator = self.denominator(bias_lambda)
         return self.theta * bias_lambda / denominator if denominator > 0 else math.inf
-
-    def bias_derivative(self, bias_lambda: float) -> float:
-        """Lemma 4: d bias / d Lambda = Theta (D + slope Lambda) / D^2 > 0, so less Lambda is always better.
-
-        D + slope Lambda is eta / 2 for every Lambda. Infinite where D <= 0.
-        """
-        denominator = self.denominator(bias_lambda)
-        return self.theta * self.intercept / denominator**2 if denominator > 0 else math.inf
 
     def average_gradient(self, bias_lambda: float, gap: float, num_rounds: float) -> float:
         """The whole bound for ``gap`` = f(w_1) - f(w*) after ``num_rounds``; infinite where D <= 0.
 
         Theorem 1 prints a sum over t around the gap where its proof has none; this is the proof's.
         """
-        return self.terms(bias_lambda, gap, num_rounds).total
-
-    def terms(self, bias_lambda: float, gap: float, num_rounds: float) -> Terms:
-        """:meth:`average_gradient`, term by term."""
-        if gap < 0 or num_rounds < 1:
-            raise InvalidInputError(f"gap {gap} must be at least 0 and number of rounds {num_rounds} at least 1")
         denominator = self.denominator(bias_lambda)
-        if denominator <= 0:
-            return Terms(math.inf, math.inf, math.inf, math.inf)
-        per_theta = bias_lambda / denominator
-        return Terms(
-            gap / (denominator * num_rounds),
-            self.theta_estimate * per_theta,
-            self.theta_dissimilarity * per_theta,
-            self.theta_variance * per_theta,
-        )
+        return gap / (denominator * num_rounds) + self.bias(bias_lambda) if denominator > 0 else math.inf
 
 
 def theorem_1(constants: Constants, version: Version = "statement") -> Bound:
@@ -124,7 +83,9 @@ def theorem_1(constants: Constants, version: Version = "statement") -> Bound:
     Theta_1 = mu^2 L^2 eta (d + 3)^3 N / 4 + (eta N + (3/2) L eta^2 v N) sigma_G^2 + (3/2) L eta^2 v N sigma^2.
     """
     c = constants
-    slope = 1.5 * c.smoothness * c.lr**2 * _variance_factor(c, version) * c.num_clients
+    stated = (c.num_parameters + c.directions - 1) / c.directions
+    factor = {"statement": stated, "proof": float(c.num_parameters)}[_known(version)]
+    slope = 1.5 * c.smoothness * c.lr**2 * factor * c.num_clients
     dissimilarity = (c.lr * c.num_clients + slope) * c.sigma_global**2
     return Bound(c.lr / 2, slope, _estimate_error(c), dissimilarity, slope * c.sigma**2)
 
@@ -160,20 +121,148 @@ def _estimate_error(c: Constants) -> float:
     return 0.25 * c.mu**2 * c.smoothness**2 * c.lr * (c.num_parameters + 3) ** 3 * c.num_clients
 
 
-def _variance_factor(c: Constants, version: Version) -> float:
-    """How much larger a zeroth-order gradient's square norm is than the first-order one's (Lemma 2)."""
-    if _known(version) == "proof":
-        return c.num_parameters
-    return (c.num_parameters + c.num_perturbations - 1) / c.num_perturbations
-
-
 def _known(version: str) -> str:
     if version not in ("statement", "proof"):
         raise InvalidInputError(f"unknown version {version!r}; choose statement or proof")
     return version
 
 
-def _positive(bias_lambda: float) -> float:
-    if not bias_lambda > 0:
-        raise InvalidInputError(f"Lambda is {bias_lambda}; it must be above 0")
-    return bias_lambda
+# --- the estimator of eq. (1), exactly -------------------------------------------------------------------
+
+
+def design(num_parameters: int, length: float) -> NDArray[np.float64]:
+    """The 2d points +-length e_i, shape (P, d). Their mean of v v' is that of the whole sphere, length^2 / d times the
+    identity, so an average over them is exact for whatever is of second order in v."""
+    identity_DD = length * np.eye(num_parameters)
+    return np.concatenate([identity_DD, -identity_DD])
+
+
+def mean_estimate(loss: Loss, w_D: NDArray, mu: float, length: float) -> NDArray[np.float64]:
+    """E[((F(w + mu v) - F(w)) / mu) v] over directions of ``length``: exact for a loss of at most second order."""
+    v_PD = design(w_D.size, length)
+    rho_P = np.array([(loss(w_D + mu * v_D) - loss(w_D)) / mu for v_D in v_PD])
+    return rho_P @ v_PD / len(v_PD)
+
+
+def mean_square_estimate(gradient_D: NDArray, directions: int, length: float) -> float:
+    """E||(1/Q) sum_q <g, v_q> v_q||^2 for independent directions of ``length`` (mu -> 0): the trace of E[dw dw'] at
+    eta = 1 where all clients are alike and activate every block. All v have one length, so second order suffices."""
+    v_PD = design(gradient_D.size, length)
+    one_PD = (v_PD @ gradient_D)[:, None] * v_PD
+    same = float(np.square(one_PD).sum(axis=1).mean())
+    cross = float(np.square(one_PD.mean(axis=0)).sum())
+    return (same + (directions - 1) * cross) / directions
+
+
+def lemma_3_trace(gradient_D: NDArray, num_clients: int) -> float:
+    """Trace of Lemma 3's right side as printed, at eta = 1 and without mini-batch noise (Sigma = 0)."""
+    d, square = gradient_D.size, float(gradient_D @ gradient_D)
+    return num_clients * square * (1 + (d - 2) / (d + 2) + d * d / (d + 2))
+
+
+# --- the bias of the aggregate ---------------------------------------------------------------------------
+
+
+class BiasTerms(NamedTuple):
+    """The part of T3 that comes from clients whose data differ, step by step in the proof of Theorem 1."""
+
+    exact: float  # ||[sum_n w_mn (grad_m f - grad_m f_n)]_m||^2
+    after_jensen: float  # N sum_n ||[w_mn (grad_m f - grad_m f_n)]_m||^2, step (b)
+    charged: float  # N Lambda sigma_G^2, what enters the bound
+
+
+def bias_terms(A_MN: NDArray[np.bool_], gradient_NMK: NDArray[np.float64]) -> BiasTerms:
+    """``gradient_NMK``: client n's gradient of block m, K parameters a block."""
+    num_clients = A_MN.shape[1]
+    weight_MN = A_MN / A_MN.sum(axis=1, keepdims=True)
+    apart_NMK = gradient_NMK.mean(axis=0) - gradient_NMK
+    weighted_NMK = weight_MN.T[:, :, None] * apart_NMK
+    sigma_square = float(np.square(apart_NMK).sum(axis=(1, 2)).max())
+    return BiasTerms(
+        float(np.square(weighted_NMK.sum(axis=0)).sum()),
+        num_clients * float(np.square(weighted_NMK).sum()),
+        num_clients * lambda_of(A_MN) * sigma_square,
+    )
+
+
+def expected_bias(A_MN: NDArray[np.bool_]) -> float:
+    """E of the exact term where the clients' gradients differ from their common mean independently, variance 1 a block:
+    sum_m sum_n (w_mn - 1/N)^2, which is M (V - 1/N)."""
+    weight_MN = A_MN / A_MN.sum(axis=1, keepdims=True)
+    return float(np.square(weight_MN - 1 / A_MN.shape[1]).sum())
+
+
+def dropped_at_optimum(num_blocks: int, num_clients: int, size: int = 3, seed: int = 0) -> tuple[float, float]:
+    """||mean update|| at the optimum, over ||gradient|| at w = 0, where inactive blocks are frozen and where they are
+    dropped (zero, as section II's a_mn w_m reads). Clients share one quadratic loss whose blocks are coupled, each
+    activates about half of the blocks."""
+    rng = np.random.default_rng(seed)
+    d = num_blocks * size
+    mixed_DD = rng.normal(size=(d, d))
+    hessian_DD, optimum_D = mixed_DD @ mixed_DD.T / d + np.eye(d), rng.normal(size=d)
+    held = max(1, num_blocks // 2)
+    A_MN = (np.arange(num_blocks)[:, None] - held * np.arange(num_clients)) % num_blocks < held
+    weight_DN = np.repeat(A_MN / A_MN.sum(axis=1, keepdims=True), size, axis=0)
+    active_DN = np.repeat(A_MN, size, axis=0)
+
+    def update(seen_DN: NDArray) -> float:
+        gradient_DN = hessian_DD @ (seen_DN - optimum_D[:, None])
+        return float(np.linalg.norm((weight_DN * gradient_DN).sum(axis=1)))
+
+    frozen_DN = np.repeat(optimum_D[:, None], num_clients, axis=1)
+    start = float(np.linalg.norm(hessian_DD @ optimum_D))
+    return update(frozen_DN) / start, update(active_DN * optimum_D[:, None]) / start
+
+
+# --- a problem on which the bounds can be checked --------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """Clients with losses f_n(w) = (w - b_n)' S (w - b_n) / 2, S diagonal: every constant of the bounds is known."""
+
+    curvature_D: NDArray[np.float64]  # the diagonal of S, the same for all clients
+    optimum_ND: NDArray[np.float64]  # the b_n
+    noise: float  # standard deviation of a mini-batch gradient, over all parameters together
+
+    @property
+    def smoothness(self) -> float:
+        return float(self.curvature_D.max())
+
+    @property
+    def effective_rank(self) -> float:
+        """kappa of Condition 1: trace over operator norm."""
+        return float(self.curvature_D.sum() / self.curvature_D.max())
+
+    @property
+    def dissimilarity(self) -> float:
+        """sigma_G: the largest distance between a client's gradient and the mean one. It does not depend on w."""
+        distance_ND = self.curvature_D * (self.optimum_ND - self.optimum_ND.mean(axis=0))
+        return float(np.linalg.norm(distance_ND, axis=1).max())
+
+    def gradient(self, w_D: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.curvature_D * (w_D - self.optimum_ND.mean(axis=0))
+
+    def gap(self, w_D: NDArray[np.float64]) -> float:
+        """f(w) - f(w*)."""
+        return float(0.5 * (self.curvature_D * np.square(w_D - self.optimum_ND.mean(axis=0))).sum())
+
+    def squared_gradients(
+        self, A_MN: NDArray[np.bool_], lr: float, num_rounds: int, directions: int, seed: int
+    ) -> NDArray[np.float64]:
+        """||grad f(w_t)||^2 of each round of ZorBA from w = 0, shape (T,): its mean is the left side of Theorems 1 and
+        2. Directions on the sphere of radius sqrt(d), mu -> 0."""
+        rng = np.random.default_rng(seed)
+        (num_blocks, num_clients), size = A_MN.shape, self.curvature_D.size
+        weight_DN = np.repeat(A_MN / A_MN.sum(axis=1, keepdims=True), size // num_blocks, axis=0)
+        active_ND = np.repeat(A_MN, size // num_blocks, axis=0).T
+        w_D, squares = np.zeros(size), []
+        for _ in range(num_rounds):
+            squares.append(float(np.square(self.gradient(w_D)).sum()))
+            noise_ND = self.noise / np.sqrt(size) * rng.normal(size=(num_clients, size))
+            gradient_ND = (self.curvature_D * (w_D - self.optimum_ND) + noise_ND) * active_ND
+            v_QD = rng.normal(size=(directions, size))
+            v_QD *= np.sqrt(size) / np.linalg.norm(v_QD, axis=1, keepdims=True)
+            rho_NQ = gradient_ND @ v_QD.T
+            w_D = w_D - lr * (weight_DN * (rho_NQ @ v_QD / directions).T).sum(axis=1)
+        return np.array(squares)

@@ -1,26 +1,17 @@
-"""How runs become verdicts: paired differences, and a verdict only where there are seeds enough to tell."""
+"""Paired differences of the first series of runs, and a verdict only where there are seeds enough."""
 
 from __future__ import annotations
+
+import math
 
 import pandas as pd
 
 from zorba_core.study.experiments.equivalence import MARGIN_NATS, Equivalence, Likeness
-from zorba_core.study.experiments.statistics import Mean, count_to_decide, mean_interval
-from zorba_core.study.experiments.store import results_folder
+from zorba_core.study.experiments.statistics import Mean, mean_interval
 
 FEWEST_SEEDS = 3
-PROFILE = "standard"
 UNTESTED = "cannot be tested here"  # nothing to decide from: no runs, or too few
 UNDECIDED = "undecided"  # runs enough, and their interval allows both answers
-
-
-def evidence_of(name: str) -> tuple[str, ...]:
-    folder = results_folder(name, PROFILE)
-    return (str(folder / "runs.parquet"), str(folder / "curves.parquet"))
-
-
-def command_of(name: str) -> str:
-    return f"zorba experiment {name} --profile {PROFILE}"
 
 
 def paired(runs: pd.DataFrame, first: str, second: str, column: str) -> Mean | None:
@@ -37,16 +28,6 @@ def paired_differences(runs: pd.DataFrame, first: str, second: str, column: str)
     if not {first, second} <= set(pivot.columns):
         return pd.Series(dtype=float)
     return (pivot[first] - pivot[second]).dropna()
-
-
-def judge(result: Mean | None, *, expect_negative: bool) -> tuple[str, str]:
-    """A verdict only with three pairs or more, and only where the interval leaves out zero."""
-    if result is None or result.count < FEWEST_SEEDS:
-        return UNTESTED, ""
-    if result.low <= 0 <= result.high:
-        return UNDECIDED, ""
-    agrees = (result.value < 0) == expect_negative
-    return ("reproduced in shape", "") if agrees else ("contradicted", "the interval has the other sign")
 
 
 def judge_slower(result: Mean | None, margin: float = MARGIN_NATS) -> str:
@@ -72,12 +53,12 @@ def interval_text(result: Mean) -> str:
     return f"{result.value:+.4f} ({result.low:+.4f} to {result.high:+.4f}, {result.count} pairs)"
 
 
-def what_it_takes(result: Mean | None, verdict: str) -> str:
-    """For a comparison of seeds that is not decided: how many would decide it, were the difference as found."""
-    if verdict not in (UNTESTED, UNDECIDED):
-        return ""
-    needed = None if result is None else count_to_decide(result)
-    if needed is None:
-        return ". Undecided: more seeds"
-    seeds = max(needed, FEWEST_SEEDS)
-    return f". Undecided, the interval contains zero: about {seeds} seeds would decide a difference as large"
+def ratio_text(ratio: Mean) -> str:
+    """A ratio from its logarithm: ``2.5 times (0.96 to 7.7)``."""
+    if ratio.count < 2:
+        return "one pair"
+    value, low, high = (math.exp(end) if end < math.inf else math.inf for end in ratio[:3])
+    if not math.isfinite(value):
+        return f"more than {low:.2f} times"
+    end = f"{low:.2f} to {high:.2f}" if math.isfinite(high) else f"{low:.2f} or more"
+    return f"{value:.2f} times ({end})"

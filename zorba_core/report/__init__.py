@@ -1,1 +1,0 @@
-"""The report page: the ledger of claims as HTML with figures."""

@@ -1,0 +1,114 @@
+"""Every claim of the paper that can be checked, decided anew and written down. No verdict is typed in.
+
+:func:`write_claims` writes ``artifacts/claims.json`` and the table of the page ``artifacts/report/README.md``, whose
+findings above it are written by hand. What decides a claim stands beside it, in four modules by what decides:
+mathematics (``claims_theory``), proven optima (``claims_allocation``), counting (``claims_tables``), runs
+(``claims_runs``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import read_json, write_json, write_text
+from zorba_core.study import claims_allocation, claims_runs, claims_tables, claims_theory
+from zorba_core.study.outcome import CLAIMS, Verdict
+
+FILE, PAGE = Path("artifacts/claims.json"), Path("artifacts/report/README.md")
+PARTS = {  # of the page's table
+    "Memory, rounds and messages": claims_tables.__name__,
+    "Theory": claims_theory.__name__,
+    "Allocation": claims_allocation.__name__,
+    "Training": claims_runs.__name__,
+}
+_TABLE_BEGINS = "## All claims"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim with its outcome, as ``artifacts/claims.json`` has it."""
+
+    id: str
+    where: str  # in the paper
+    says: str
+    measured: str
+    verdict: str  # of Verdict
+    note: str
+    decided_by: str  # the function, by module and name
+
+
+def decide(folder: str | os.PathLike[str] = ".") -> list[Row]:
+    """Every claim, decided from mathematics and from what ``folder/artifacts`` holds. About 20 s of one core."""
+    claims = [claim for module in PARTS.values() for claim in CLAIMS.values() if claim.decide.__module__ == module]
+    rows = []
+    for claim in claims:
+        verdict, measured, note = claim.outcome(Path(folder))
+        rows.append(Row(claim.id, claim.where, claim.says, measured, str(verdict), note, claim.decided_by))
+    return rows
+
+
+def write_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
+    """Decide every claim and write the JSON file and the page's table, both below ``folder``.
+
+    Raises:
+        MissingDataError: the page is not there; its findings are written by hand.
+    """
+    folder = Path(folder)
+    page = folder / PAGE
+    if not page.is_file():
+        raise MissingDataError(f"{page} does not exist; restore it, its findings are written by hand")
+    rows = decide(folder)
+    write_json(folder / FILE, [asdict(row) for row in rows])
+    findings = page.read_text(encoding="utf-8").partition(_TABLE_BEGINS)[0]
+    write_text(page, findings + page_table(rows))
+    return rows
+
+
+def read_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
+    """The rows of ``artifacts/claims.json``.
+
+    Raises:
+        MissingDataError: no such file; names the command that makes it.
+        InvalidInputError: it is something else.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise MissingDataError(f"{path} does not exist; make it with: zorba report")
+    try:
+        return [Row(**row) for row in read_json(path)]
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{path}: not a file of claims ({error}); make it again with: zorba report") from None
+
+
+def count(rows: Iterable[Row]) -> dict[str, int]:
+    """Rows by verdict, in the order of :class:`Verdict`."""
+    counted = Counter(row.verdict for row in rows)
+    return {str(verdict): counted[verdict] for verdict in Verdict}
+
+
+def page_table(rows: list[Row]) -> str:
+    """The page's tables in Markdown, one for each of :data:`PARTS`."""
+    counted = ", ".join(f"{number} {verdict}" for verdict, number in count(rows).items())
+    lines = [
+        _TABLE_BEGINS,
+        "",
+        f"{len(rows)} claims: {counted}. Notes, and the function behind each verdict: [claims.json](../claims.json), "
+        "made by `zorba report`.",
+    ]
+    for part, module in PARTS.items():
+        lines += ["", f"### {part}", "", "| where | the paper says | measured | verdict |", "| --- | --- | --- | --- |"]
+        for row in rows:
+            if row.decided_by.startswith(f"{module}."):
+                cells = " | ".join(_escaped(cell) for cell in (row.where, row.says, row.measured))
+                lines.append(f"| {cells} | {row.verdict} |")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """For a cell of a Markdown table: bars and stars stay what they are."""
+    return text.replace("|", "\\|").replace("*", "\\*")
