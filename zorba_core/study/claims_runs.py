@@ -48,6 +48,14 @@ def runs(checkout: Path, *names: str) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else read_table("none", folder, missing_ok=True)
 
 
+def _with_first_look(checkout: Path, name: str) -> pd.DataFrame:
+    """An experiment, and of the first look at the real model those cells that the experiment has not yet."""
+    table, first = runs(checkout, name, f"{name}-gpu"), runs(checkout, "real", "real-gpu")
+    there = set(zip(measured(table)["base"], measured(table)["task"], strict=True))
+    new = [cell not in there for cell in zip(first["base"], first["task"], strict=True)]
+    return pd.concat([table, first[new]], ignore_index=True) if any(new) else table
+
+
 def not_run(*names: str) -> Outcome:
     return Outcome(Verdict.UNDECIDED, NOT_RUN, f"zorba reproduce {' '.join(names)}")
 
@@ -63,7 +71,7 @@ def cell_names(cells: pd.DataFrame) -> str:
 
 def _faster(checkout: Path, other: str, cost: str, *, zorba_ahead: bool) -> Outcome:
     """ZorBA's rounds or passes to the target over the other's, cell by cell."""
-    table = runs(checkout, "tables", "tables-gpu")
+    table = _with_first_look(checkout, "tables")
     if table.empty:
         return not_run("tables")
     target = plans()["tables"].target
@@ -89,7 +97,10 @@ def _faster(checkout: Path, other: str, cost: str, *, zorba_ahead: bool) -> Outc
     else:
         verdict = Verdict.UNDECIDED
     what = {"round": "rounds", "forward_passes": "forward passes"}[cost]
+    chosen = set(zip(trials["base"], trials["task"], strict=True))
+    piloted = [name for name in zip(cells["base"], cells["task"], strict=True) if name not in chosen]
     note = f"to accuracy {target:g}; {cell_names(cells)}; rates by trials of each arm"
+    note += f", of a pilot on {', '.join(base for base, _ in piloted)}" if piloted else ""
     return Outcome(
         verdict, f"{what} over the other's: {listed}", note + (". A best rate is on its edge" if edges else "")
     )
@@ -361,7 +372,7 @@ def all_blocks_best(checkout: Path) -> Outcome:
 @claim("proposition-1/position", "Proposition 1", "So it does not matter which blocks are trained.")
 def which_blocks(checkout: Path) -> Outcome:
     """The first blocks of all clients against the last: equal in Lambda and in every measure."""
-    table, first, last = runs(checkout, "blocks", "blocks-gpu"), "first", "last"
+    table, first, last = _with_first_look(checkout, "blocks"), "first", "last"
     if table.empty or by_cell(paired(table, last, first)).empty:
         table, first, last = runs(checkout, "ablations"), "first 4 blocks", "last 4 blocks"
     cells, text = _difference(table, last, first)

@@ -206,7 +206,7 @@ def matching(method: str, *, free_averages: bool = False) -> tuple[Convention, .
     in every cell, since the paper does not print its matrices.
     """
     bounds = [row.sent_bounds(method) for row in TABLE]
-    groups = OTHERS if free_averages else (*OTHERS, AVERAGES)
+    groups = OTHERS if free_averages else (*OTHERS[:2], AVERAGES, *OTHERS[2:])
     matches = []
     for Q in range(1, MOST_DIRECTIONS + 1):
         cases = [_case(row, method, Q) for row in TABLE]
