@@ -79,7 +79,7 @@ def test_a_large_model_trains_eight_clients_and_says_what_to_expect(app, monkeyp
     train.number_input(key="train_clients").set_value(6).run()
     train.number_input(key="set_batch_size").set_value(2).run()
     train.button(key="expect").click().run()
-    assert "before training: " in (said := texts(train))
+    assert "200 rows" in (said := texts(train))
     assert "a round of 6 clients takes" in said
 
 
