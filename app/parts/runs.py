@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from zorba_core.data.task import METRIC_TITLES
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.runs import Run, list_runs, read_run
 from zorba_core.runs.folder import SUMMARY
@@ -91,6 +92,12 @@ def best(run: Run) -> float | None:
     """The best accuracy of the evaluations; None before the first."""
     values = run.metrics["eval_accuracy"].dropna()
     return float(values.max()) if len(values) else None
+
+
+def metric_title(run: Run) -> str:
+    """What the run's evaluations count as right: "Accuracy", or of written answers "Exact match"."""
+    counted = METRIC_TITLES.get(str(run.environment.get("data", {}).get("metric")), METRIC_TITLES["accuracy"])
+    return counted[0].upper() + counted[1:]
 
 
 def delete(path: Path) -> None:

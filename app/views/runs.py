@@ -104,7 +104,7 @@ def _one(run: runs.Run) -> None:
     vram = summary.get("vram_gib", {}).get("total")
     judged = run.metrics["eval_accuracy"].dropna()
     tiles = (
-        ("Accuracy", f"{judged.iloc[0]:.1%} → {judged.iloc[-1]:.1%}" if len(judged) else "–"),
+        (runs.metric_title(run), f"{judged.iloc[0]:.1%} → {judged.iloc[-1]:.1%}" if len(judged) else "–"),
         ("Rounds", f"{run.rounds_done:,}"),
         ("Λ", ui.number(allocation.bias_lambda)),
         ("VRAM, all clients", "–" if vram is None else f"{vram:,.1f} GiB"),

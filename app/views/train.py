@@ -228,12 +228,12 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
 def _progress(job: jobs.Job, run: runs.Run) -> None:
     metrics, rounds = run.metrics, int(run.config.get("rounds") or job.rounds)
     done = run.rounds_done
-    judged = metrics.dropna(subset=["eval_accuracy"])
+    judged, title = metrics.dropna(subset=["eval_accuracy"]), runs.metric_title(run)
     st.progress(min(1.0, done / max(rounds, 1)), f"Round {done} of {rounds}")
     seconds = float(metrics["seconds"].max()) if len(metrics) else 0.0
     left = seconds / done * (rounds - done) if done else None
     tiles = (
-        ("Accuracy now", f"{judged['eval_accuracy'].iloc[-1]:.1%}" if len(judged) else "–"),
+        (f"{title} now", f"{judged['eval_accuracy'].iloc[-1]:.1%}" if len(judged) else "–"),
         ("Before training", f"{judged['eval_accuracy'].iloc[0]:.1%}" if len(judged) else "–"),
         ("Loss now", f"{judged['eval_loss'].iloc[-1]:.3f}" if len(judged) else "–"),
         ("Time in rounds", ui.duration(seconds) + (f", {ui.duration(left)} left" if left else "")),
@@ -246,10 +246,10 @@ def _progress(job: jobs.Job, run: runs.Run) -> None:
     with left_side:
         ui.figure(
             curves_figure(
-                {"held-out rows": (judged["round"], judged["eval_accuracy"])}, title="accuracy", share=True,
+                {"held-out rows": (judged["round"], judged["eval_accuracy"])}, title=title.lower(), share=True,
                 targets=[target] if target else [], **look,
             ),
-            key="live_accuracy", alt=f"Accuracy after {done} of {rounds} rounds.",
+            key="live_accuracy", alt=f"{title} after {done} of {rounds} rounds.",
         )  # fmt: skip
     with right_side:
         ui.figure(
