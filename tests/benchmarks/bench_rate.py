@@ -1,74 +1,100 @@
-"""Does the rate that is found learn as fast as the best of a grid of six? SST-2 with opt-mini, label priors taken out.
+"""Does the rate that is found learn as fast as the best of a grid of six?
 
-    python -m tests.benchmarks.bench_rate [FILE]
+    python -m tests.benchmarks.bench_rate [FILE [CASE ...]]
 
-Each rate of the grid, and the one that is found, is a run of ``ROUNDS`` rounds with a cosine schedule, judged on rows
-that the finder never sees. The target is 90 % of the best grid rate's fall in loss; a run reaches it in the first round
-at which its mean over three evaluations is there. What is done stands in FILE and is not done again.
+Each rate of the grid, and the one that is found, is a run with a cosine schedule, evaluated on rows that the finder
+never sees; the label priors are taken out. The target is 90 % of the best grid rate's fall in loss; a run reaches it in
+the first round at which its mean over three evaluations is there. What is done stands in FILE and is not done again.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from tests.tickets import tickets
 from zorba_core.allocation import Problem, solve
-from zorba_core.data.task import get_task
-from zorba_core.engine.evaluation import evaluate, label_prior
+from zorba_core.data.own_task import task_for
+from zorba_core.data.task import Said, Task, get_task
+from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
-from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
 from zorba_core.files import read_json, write_json
 from zorba_core.runs.environment import describe
-from zorba_core.runs.load import federated_rows, open_network
+from zorba_core.runs.load import federated_rows, open_network, with_label_prior
 from zorba_core.runs.rate import find_rate
 
 DEFAULT_FILE = Path("artifacts/benchmarks/rate.json")
-TASK, MODEL, ROUNDS, CLIENTS, BLOCKS, EVERY = "sst2", "opt-mini", 40, 8, 6, 2
 WHAT = (
-    "SST-2 with opt-mini, 8 clients of 6 blocks, label priors taken out, cosine: rounds to 90 % of the fall in "
-    "loss of the grid rate that ends lowest, by the rate that is found and by a grid of six"
+    "Rounds to 90 % of the fall in loss of the grid rate that ends lowest, by the rate that is found and by a grid of "
+    "six; label priors taken out, cosine"
 )
-RATES = (0.16, 0.08, 0.04, 0.02, 0.01, 0.005)
-SETTINGS = Settings(rounds=ROUNDS, batch_size=8, seq_len=64, eval_rows=200, estimator="exact", schedule="cosine")
+EVERY = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task, a base model and settings; ``clients`` clients of ``blocks`` blocks each."""
+
+    task: Callable[[], Task]
+    model: str
+    settings: Settings
+    rates: tuple[float, ...]
+    clients: int
+    blocks: int
+
+
+def _tickets() -> Task:
+    return task_for(tickets(1200, seed=0), Said(("text",), "queue"))
+
+
+_SMALL = Settings(rounds=40, batch_size=8, seq_len=64, eval_rows=200, estimator="exact", schedule="cosine")
+_REAL = Settings.suited(2 * 10**8, rounds=16, batch_size=8, seq_len=32, eval_rows=96)
+_RATES = (0.16, 0.08, 0.04, 0.02, 0.01, 0.005)
+_REAL_RATES = (0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0006)
+_sst2, _ag_news = partial(get_task, "sst2"), partial(get_task, "ag-news")
+_low_rank = _SMALL.replace(direction="low-rank", directions=100)
 CASES = {
-    "gaussian, Q = 10": SETTINGS.replace(direction="gaussian", directions=10),
-    "low-rank, Q = 100": SETTINGS.replace(direction="low-rank", directions=100),
+    "gaussian, Q = 10": Case(_sst2, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
+    "low-rank, Q = 100": Case(_sst2, "opt-mini", _low_rank, _RATES, 8, 6),
+    "ag-news, opt-mini, gaussian, Q = 10": Case(_ag_news, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
+    "tickets, smollm2-135m": Case(_tickets, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),
+    "sst2, smollm2-135m": Case(_sst2, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),
+    "ag-news, smollm2-135m": Case(_ag_news, "smollm2-135m", _REAL.replace(seq_len=64), _REAL_RATES, 4, 15),
 }
 
 
-def main(file: Path) -> None:
-    content = (
-        read_json(file)
-        if file.is_file()
-        else {"machine": describe(SETTINGS), "what": WHAT, "rounds": ROUNDS, "cases": {}}
-    )
-    for name, settings in CASES.items():
-        network, tokenizer = open_network(MODEL, settings)
-        rows, _ = federated_rows(get_task(TASK), tokenizer, CLIENTS, settings)
-        prior_C = torch.from_numpy(label_prior(network, rows.train))
-        rows = FederatedRows(
-            replace(rows.train, prior_C=prior_C), rows.held_N, replace(rows.evaluation, prior_C=prior_C)
-        )
-        allocation = solve(Problem([BLOCKS] * CLIENTS, network.num_blocks)).allocation
+def main(file: Path, names: list[str]) -> None:
+    content = read_json(file) if file.is_file() else {"machine": describe(_SMALL), "cases": {}}
+    content["what"] = WHAT
+    for name in names or CASES:
+        chosen = CASES[name]
+        settings = chosen.settings
+        network, tokenizer = open_network(chosen.model, settings)
+        task = chosen.task()
+        rows, _ = federated_rows(task, tokenizer, chosen.clients, settings)
+        _, rows = with_label_prior(task, network, rows)
+        allocation = solve(Problem([chosen.blocks] * chosen.clients, network.num_blocks)).allocation
         case = content["cases"].setdefault(name, {"runs": {}})
+        case |= {"model": chosen.model, "task": task.name, "rounds": settings.rounds}
         case["initial"] = evaluate(network, rows.evaluation).loss
         started = time.process_time()
         found = find_rate(network, allocation, rows, settings)
         case["found"] = {**found.describe(), "cpu_seconds": time.process_time() - started}
         print(found.sentence(), [(round(trial.lr, 4), trial.loss) for trial in found.trials], flush=True)
-        for lr in (found.lr, *RATES):
+        for lr in (found.lr, *chosen.rates):
             if str(lr) not in case["runs"]:
                 case["runs"][str(lr)] = losses_of(network, allocation, rows, settings.replace(lr=lr))
                 write_json(file, content)
-        case |= compared(case, str(found.lr))
+        case |= compared(case, str(found.lr), chosen.rates)
         print(name, {key: case[key] for key in ("best_of_grid", "target", "rounds_to_target", "factor")}, flush=True)
         write_json(file, content)
 
@@ -78,7 +104,7 @@ def losses_of(network, allocation, rows, settings) -> list[float] | None:
     base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
     state, losses = init(network, settings), []
     try:
-        for t in range(1, ROUNDS + 1):
+        for t in range(1, settings.rounds + 1):
             state, _ = step(state, network, allocation, rows, settings)
             if t % EVERY == 0:
                 losses.append(float(evaluate(network, rows.evaluation).loss))
@@ -90,19 +116,19 @@ def losses_of(network, allocation, rows, settings) -> list[float] | None:
     return losses
 
 
-def compared(case: dict[str, Any], found: str) -> dict[str, Any]:
+def compared(case: dict[str, Any], found: str, rates: tuple[float, ...]) -> dict[str, Any]:
     smooth = {
         lr: [float(np.mean(losses[max(0, i - 2) : i + 1])) for i in range(len(losses))]
         for lr, losses in case["runs"].items()
         if losses
     }
-    best = min((str(lr) for lr in RATES if str(lr) in smooth), key=lambda lr: smooth[lr][-1])
+    best = min((str(lr) for lr in rates if str(lr) in smooth), key=lambda lr: smooth[lr][-1])
     target = case["initial"] - 0.9 * (case["initial"] - smooth[best][-1])
     reached = {
         lr: next((EVERY * (i + 1) for i, loss in enumerate(losses) if loss <= target), None)
         for lr, losses in smooth.items()
     }
-    fastest = min(reached[str(lr)] for lr in RATES if reached.get(str(lr)))
+    fastest = min(reached[str(lr)] for lr in rates if reached.get(str(lr)))
     own = reached.get(found)
     return {
         "best_of_grid": float(best),
@@ -114,4 +140,4 @@ def compared(case: dict[str, Any], found: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_FILE)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_FILE, sys.argv[2:])
