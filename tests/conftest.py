@@ -79,7 +79,7 @@ def example_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     source, site = tmp_path_factory.mktemp("source") / "example", tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "tests" / "plugin_example", source)  # a build leaves files beside its sources
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index", "--target"]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(site), str(source)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(site), str(source)], check=True, timeout=600)
     return os.pathsep.join([str(site), str(ROOT)])
 
 

@@ -24,7 +24,7 @@ def resolve(constraints: Path, python: str) -> subprocess.CompletedProcess[str]:
         *("--constraint", str(constraints), "--python-version", python),
         *("--python-platform", "x86_64-unknown-linux-gnu"),
     ]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600)
     if done.returncode != 0 and "No solution found" not in done.stderr:
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip().splitlines()[:1]}")
     return done

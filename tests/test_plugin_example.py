@@ -24,7 +24,7 @@ CHOICES = """
 import importlib.util, json, os, sys
 from streamlit.testing.v1 import AppTest
 sys.path[:0] = [os.getcwd(), "notebooks"]
-app = AppTest.from_file(os.path.abspath("app/main.py"), default_timeout=120)
+app = AppTest.from_file(os.path.abspath("app/main.py"), default_timeout=400)
 app.query_params["clients"] = "9"
 app.run()
 shown = {"dashboard solver": app.button_group(key="methods").options}
@@ -155,7 +155,7 @@ def answer_with(path: str, environment, root, *arguments: str) -> tuple[str, lis
     """What ``zorba allocate`` prints with a package on the path, and its lines on stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "zorba_core", "allocate", *arguments],
-        env=environment | {"PYTHONPATH": path}, cwd=root, capture_output=True, text=True, check=False, timeout=120,
+        env=environment | {"PYTHONPATH": path}, cwd=root, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr.splitlines()

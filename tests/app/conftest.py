@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from streamlit.testing.v1 import AppTest
 
-TIMEOUT_S = 120
+TIMEOUT_S = 400
 
 
 @pytest.fixture(scope="module")

@@ -32,14 +32,14 @@ FRONT = ".st-key-front .main-svg .trace"
 
 
 @contextlib.contextmanager
-def serve(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[str]:
+def serve(runs_folder: Path | None = None, timeout: float = 400.0) -> Iterator[str]:
     """The dashboard's address. ``runs_folder`` stands in for artifacts/runs."""
     with server_process(runs_folder, timeout) as (address, _):
         yield address
 
 
 @contextlib.contextmanager
-def server_process(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[tuple[str, int]]:
+def server_process(runs_folder: Path | None = None, timeout: float = 400.0) -> Iterator[tuple[str, int]]:
     """The dashboard's address and the process that serves it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -64,7 +64,7 @@ def server_process(runs_folder: Path | None = None, timeout: float = 120.0) -> I
             raise
         finally:
             server.terminate()
-            server.wait(timeout=20)
+            server.wait(timeout=120)
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-def settled(page: Page, selector: str, timeout_s: float = 90.0) -> None:
+def settled(page: Page, selector: str, timeout_s: float = 300.0) -> None:
     """Wait until ``selector`` is there and no rerun is in progress."""
     page.wait_for_selector(selector, timeout=1000 * timeout_s)
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=1000 * timeout_s)

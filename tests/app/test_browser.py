@@ -25,7 +25,7 @@ WIDER_BY = """() => {
     const main = document.querySelector("[data-testid=stMain]");
     return main.scrollWidth - main.clientWidth;
 }"""
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=180_000)
 SLIDER = ".st-key-spend input[type=range]"
 
 
@@ -39,7 +39,7 @@ def served(root, tmp_path_factory):
 def page(browser, served):
     context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(300_000)
     yield page
     assert page.get_by_text(WRONG).count() == 0
     context.close()

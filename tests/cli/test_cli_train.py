@@ -181,7 +181,7 @@ def test_ctrl_c_keeps_what_was_done_and_leaves_with_status_1(tiny, tmp_path):
         if line.startswith("round 2/"):
             break
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=400)
     assert process.returncode == 1
     (run,), problems = list_runs(tmp_path / "runs")
     assert (problems, run.finished) == ((), False)

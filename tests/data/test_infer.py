@@ -40,9 +40,10 @@ def test_label_and_texts_are_told_from_names_and_values(columns, label, text):
         ({"question": REMARKS, "answer": REMARKS}, "answer"),
         ({"instruction": REMARKS, "input": [""] * 60, "output": REMARKS}, "output"),
         ({"source": REMARKS, "target": REMARKS}, "target"),
+        ({"question": REMARKS, "answer": ["It opens at nine.", "It is closed on Monday."] * 30}, "answer"),
     ],
 )
-def test_an_answer_that_differs_in_each_row_is_written(columns, answer):
+def test_an_answer_of_some_words_is_written(columns, answer):
     task = task_for(pd.DataFrame(columns))
     assert (task.kind, task.answer) == ("text", answer)
 

@@ -130,6 +130,10 @@ class _Profile:
         return self.text and 2 <= self.distinct <= min(MAX_LABELS, max(2, self.rows // 3))
 
 
+def _is_text(profile: _Profile) -> bool:
+    return profile.words >= _LEAST_WORDS
+
+
 def _profile(column: pd.Series) -> _Profile:
     values = [value for value in column if not is_empty(value)]
     plain = all(isinstance(value, str | int | float | bool) for value in values)
@@ -147,7 +151,8 @@ def _asked(profiles: dict[str, _Profile], said: Said) -> tuple[str | None, str |
     for asks, answers in _ANSWERS.items():
         for answer in answers:
             column = by_name.get(answer)
-            if asks in by_name and column and not profiles[column].is_class:
+            # Few short answers that come again and again are labels; sentences are written, also where they come again.
+            if asks in by_name and column and (not profiles[column].is_class or _is_text(profiles[column])):
                 return None, column, []
     free = {column: profile for column, profile in profiles.items() if column not in (*said.text, said.client)}
     named = [by_name[name] for name in _LABELS if by_name.get(name) in free]
@@ -157,7 +162,7 @@ def _asked(profiles: dict[str, _Profile], said: Said) -> tuple[str | None, str |
         column
         for column, profile in free.items()
         if profile.is_class
-        and profile.words < _LEAST_WORDS
+        and not _is_text(profile)
         and not _NO_TEXT.search(column.casefold())
         and not column.casefold().startswith(_CLIENTS)
     ]
@@ -189,7 +194,7 @@ def _texts(profiles: dict[str, _Profile], taken: Iterable[str | None]) -> tuple[
     chosen = [
         column
         for column, profile in free.items()
-        if column.casefold() in _TEXTS or (profile.words >= _LEAST_WORDS and not _NO_TEXT.search(column.casefold()))
+        if column.casefold() in _TEXTS or (_is_text(profile) and not _NO_TEXT.search(column.casefold()))
     ]
     chosen = chosen or sorted(free, key=lambda column: -free[column].words)[:1]
     if not chosen:
