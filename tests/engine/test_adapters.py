@@ -12,19 +12,18 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_blocks import CASES, LABELS, VOCABULARY
-from zorba_core.engine.adapters import is_adapter, with_adapters
-from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.adapters import with_adapters
+from zorba_core.engine.blocks import Blocks, is_adapter
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.lora import Lora
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.export import save_adapters, save_model
 
 FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]
-LORA = Lora(rank=3, alpha=6.0)
+RANK = 3
 A_MN = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
 
 
@@ -58,8 +57,8 @@ def base(family: str) -> torch.nn.Module:
     return model
 
 
-def network_of(family: str, lora: Lora = LORA, seed: int = 7, *, moved: bool = True, **options: object) -> Blocks:
-    network = Blocks(with_adapters(base(family), lora, seed), **options)
+def network_of(family: str, rank: int = RANK, seed: int = 7, *, moved: bool = True, **options: object) -> Blocks:
+    network = Blocks(with_adapters(base(family), rank, seed), **options)
     if moved:  # away from B = 0, where half of the numbers change nothing
         generator = torch.Generator().manual_seed(5)
         for m in range(network.num_blocks):
@@ -95,7 +94,7 @@ def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_ow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_blocks_vector_is_its_adapters_alone(family):
     model = base(family)
-    inside = [name for name, _ in with_adapters(model, LORA, 0).named_parameters() if is_adapter(name)]
+    inside = [name for name, _ in with_adapters(model, RANK, 0).named_parameters() if is_adapter(name)]
     network = network_of(family)
     assert len(inside) == sum(len(network.block_parameters(m)) for m in range(3))
     untouched = {name: p.clone() for name, p in network.model.named_parameters() if not is_adapter(name)}
@@ -131,7 +130,7 @@ def test_the_first_adapters_follow_from_the_seed_alone():
     torch.manual_seed(2)
     assert network_of("opt", moved=False).weights_sha256() == first
     assert network_of("opt", seed=8, moved=False).weights_sha256() != first
-    values = network_of("opt", Lora(rank=512, alpha=1.0), moved=False).block_parameters(0)
+    values = network_of("opt", 512, moved=False).block_parameters(0)
     drawn = torch.cat([p.flatten() for name, p in values.items() if ".lora_A." in name])
     assert drawn.std().item() == pytest.approx((3 * 16) ** -0.5, rel=0.02)  # 16 inputs
 
@@ -153,27 +152,15 @@ def test_saved_adapters_are_merged_or_apart(family, tmp_path, prompts):
     assert torch.equal(label_logits(network, *prompts), expected)
 
 
-@pytest.mark.parametrize(
-    ("targets", "says"),
-    [
-        (("q_proj", "wo"), "no linear layer 'wo'; it has self_attn.k_proj, self_attn.v_proj,.*fc2; or say all"),
-        (("embed_tokens",), "no linear layer 'embed_tokens'"),
-    ],
-)
-def test_a_target_that_no_layer_has_is_refused_with_the_layers(targets, says):
-    with pytest.raises(InvalidInputError, match=says):
-        with_adapters(base("opt"), Lora(4, 8.0, targets), 0)
-
-
-def test_targets_are_every_layer_or_the_named_ones():
-    assert network_of("opt", Lora(1, 1.0, ("all",))).sizes_M == (4 * 32 + 2 * 48,) * 3
-    assert network_of("opt", Lora(1, 1.0, ("fc1", "self_attn.out_proj"))).sizes_M == (48 + 32,) * 3
+def test_a_model_without_layers_for_adapters_is_refused_with_the_layers_that_it_has():
+    with pytest.raises(InvalidInputError, match=r"this ctrl model have none .* \(they have .*Wq.*train the blocks"):
+        with_adapters(base("ctrl"), RANK, 0)
 
 
 def test_without_peft_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(MissingDataError, match=r"--train lora needs PEFT: pip install 'zorba-core\[lora\]'"):
-        with_adapters(base("opt"), LORA, 0)
+    with pytest.raises(MissingDataError, match=r"lora_rank needs PEFT: pip install 'zorba-core\[lora\]'"):
+        with_adapters(base("opt"), RANK, 0)
 
 
 def test_only_adapters_can_be_saved_apart(tmp_path):

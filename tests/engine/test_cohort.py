@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from zorba_core.engine.blocks import SAME_BITS_ROWS, Blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import cohort as cohort_module
-from zorba_core.engine.estimators.cohort import Cohort, estimate_cohort
+from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.rows import Rows
 
@@ -159,20 +159,3 @@ def test_noise_is_drawn_once_a_direction_and_block_whatever_the_number_of_client
     )
     estimate_cohort(network, batches(20), np.ones((3, 20), dtype=bool), SEEDS, directions, mu=MU)
     assert sorted(drawn) == sorted((seed, m) for seed in SEEDS for m in range(3))
-
-
-@pytest.mark.parametrize(
-    ("length", "piece", "step"), [(32, 42, 4), (32, 12, 4), (32, 11, 1), (20, 100, 32), (7, 60, 1)]
-)
-def test_pieces_are_whole_steps_of_positions_but_the_last(make_tiny_model, monkeypatch, length, piece, step):
-    """A step is 128 positions, unless a third of a piece has fewer."""
-    monkeypatch.setattr(cohort_module, "rows_at_once", lambda network, length: piece)
-    network, clients = Blocks(make_tiny_model("opt")), range(40)
-    cohort = Cohort(network, batches(40, rows=(5, 3), lengths=(length,)), np.ones((3, 40), bool))
-    for chosen in range(1, 41):
-        rows_of = [np.arange(160)[rows] for _, rows in cohort.pieces(np.isin(clients, clients[:chosen]))]
-        expected = np.flatnonzero(np.isin(cohort._groups[0].client_R, clients[:chosen]))
-        assert np.concatenate(rows_of).tolist() == expected.tolist()
-        assert all(len(rows) <= piece for rows in rows_of)
-        assert all(len(rows) % step == 0 for rows in rows_of[:-1])
-        assert len(rows_of) == 1 or min(map(len, rows_of)) * length >= SAME_BITS_ROWS

@@ -13,7 +13,7 @@ from tests.plugin_example.zorba_example import MOMENTUM as FACTS
 from tests.plugin_example.zorba_example.training import Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of, resume
 from zorba_core.engine.communication import numbers_a_round
-from zorba_core.engine.methods.interface import Method, Scalars
+from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import METHODS, MethodFacts, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
@@ -104,7 +104,7 @@ def test_one_object_is_seen_by_everything_that_asks_for_a_method(train):
     METHODS.register(MOMENTUM)
     assert method_facts("momentum") is METHODS["momentum"] is MOMENTUM
     assert [facts.title for facts in METHODS.values()][-1] == "Momentum"
-    assert (MOMENTUM.federates, MOMENTUM.first_order, MOMENTUM.keeps_state) == (True, False, True)
+    assert (MOMENTUM.federates, MOMENTUM.first_order) == (True, False)
     assert numbers_a_round("momentum", 3, 3, 2, 0) == numbers_a_round("zorba", 3, 3, 2, 0)
     assert SETTINGS.replace(method="zorba").replace(method="momentum", directions=None).directions == 2
 
@@ -117,8 +117,6 @@ def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
     ("part", "says"),
     [
         (MethodFacts("bare", "Bare", "only facts", 1, "scalars"), "it has no init"),
-        (Method("half", "Half", "no coefficients", 1, "scalars"), "it has no coefficients"),
-        (Method("heavy", "Heavy", "a state beside weights", 0, "weights", keeps_state=True), "it exchanges weights"),
         (Momentum("zorba", "Another", "a name that is taken", 1, "scalars"), "there is a method 'zorba' already"),
         ("momentum", "str is not a Method"),
     ],
@@ -133,12 +131,6 @@ def test_facts_that_name_their_code_are_the_same_method(train):
     METHODS.register(dataclasses.replace(FACTS, name="facts"))
     as_facts = train("facts", settings=SETTINGS.replace(method="facts"))
     assert as_facts.summary["weights_sha256"] == train("object").summary["weights_sha256"]
-
-
-def test_a_state_must_be_announced(train):
-    METHODS.register(Momentum("momentum", "Momentum", "a state that nobody is told of", 2, "scalars", True))
-    with pytest.raises(InvalidInputError, match="method momentum has a server state: register it with keeps_state"):
-        train("secret")
 
 
 class Wrong(Momentum):

@@ -1,4 +1,7 @@
-"""LoRA through PEFT: small products beside a model's linear layers, trained in place of the blocks' own weights.
+"""LoRA (Hu et al., 2021) through PEFT: small products beside a model's linear layers, trained in place of the blocks'
+own weights.
+
+    W x + (alpha / r) B A x          A of shape (r, inputs), B of shape (outputs, r), alpha = 2 r
 
 The model keeps its modules and its names; PEFT puts a layer of its own around each chosen linear layer. B begins at
 zero, so a run begins from the base's own logits. A is drawn from the run's seed by the counter-based noise, so every
@@ -18,36 +21,42 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine import noise
-from zorba_core.engine.blocks import block_list, fingerprint_of, is_adapter
-from zorba_core.engine.lora import Lora
-from zorba_core.errors import MissingDataError
+from zorba_core.engine.blocks import block_list
+from zorba_core.errors import InvalidInputError, MissingDataError
 
 if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel
 
+# Layers that make queries and values, alone or with keys, in the families of transformers: the choice of the paper.
+TARGETS = ("q_proj", "v_proj", "c_attn", "query_key_value", "qkv_proj")
 _SEEDS_OF_ADAPTERS = 2**62  # seeds of directions are below 2**32, those of runs at most 2**60
 
 
-def with_adapters(model: PreTrainedModel, lora: Lora, seed: int) -> PeftModel:
-    """The model, changed in place, with new adapters in every block.
+def with_adapters(model: PreTrainedModel, rank: int, seed: int) -> PeftModel:
+    """The model, changed in place, with new adapters of this rank in every block.
 
     Raises:
-        InvalidInputError: a target names no layer.
+        InvalidInputError: its blocks have no layer of :data:`TARGETS`.
         MissingDataError: PEFT is not installed.
     """
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise MissingDataError("--train lora needs PEFT: pip install 'zorba-core[lora]'") from None
+        raise MissingDataError("lora_rank needs PEFT: pip install 'zorba-core[lora]'") from None
     blocks = block_list(model)
-    linears = [name for name, module in blocks[0].named_modules() if isinstance(module, (nn.Linear, Conv1D))]
-    chosen = set(lora.layers(linears))
-    names = {id(module): name for name, module in model.named_modules()}
-    wanted = [names[id(module)] for block in blocks for name, module in block.named_modules() if name in chosen]
+    linears = [(name, part) for name, part in model.named_modules() if isinstance(part, (nn.Linear, Conv1D))]
+    inside = {id(module) for block in blocks for module in block.modules()}
+    wanted = [name for name, part in linears if name.rpartition(".")[2] in TARGETS and id(part) in inside]
+    if not wanted:
+        own = sorted({name.rpartition(".")[2] for name, part in linears if id(part) in inside})
+        raise InvalidInputError(
+            f"lora_rank: the blocks of this {model.config.model_type} model have none of the layers "
+            f"{', '.join(TARGETS)} (they have {', '.join(own)}); train the blocks with lora_rank 0"
+        )
     config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
+        r=rank,
+        lora_alpha=2 * rank,
         target_modules=wanted,
         lora_dropout=0.0,
         bias="none",
@@ -62,12 +71,6 @@ def with_adapters(model: PreTrainedModel, lora: Lora, seed: int) -> PeftModel:
         for index, block in enumerate(blocks):
             _initialise(block, index, seed)
     return adapted
-
-
-def base_sha256(model: nn.Module) -> str:
-    """The fingerprint, in float32, of a model as it was before it got adapters."""
-    named = ((name.replace(".base_layer", ""), parameter.float()) for name, parameter in model.named_parameters())
-    return fingerprint_of((name, parameter) for name, parameter in named if not is_adapter(name))
 
 
 @torch.no_grad()

@@ -26,7 +26,6 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.products import speed_up
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError
 
@@ -75,7 +74,6 @@ class Blocks:
         self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
         self._blocks = block_list(model)
         for block in self._blocks:
-            speed_up(block)
             for part in block.modules():
                 if isinstance(part, nn.ReLU):
                     part.inplace = True  # a copy of a block's widest tensor would leave the processor's cache

@@ -27,6 +27,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.evaluation import evaluate
+from zorba_core.engine.methods.interface import logged_state
 from zorba_core.engine.methods.registry import method_facts, method_of
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
@@ -115,11 +116,9 @@ def back_off(losses: Sequence[float]) -> float:
 
 def init(network: Blocks, settings: Settings) -> TrainState:
     """Draw the P shared seeds, all different."""
-    method = method_of(settings)
-    method_state = method.checked_state(method.init(network.num_blocks, settings))
-    return TrainState(
-        0, shared_seeds(settings.seed, settings.num_seeds), directions_of(network, settings), method_state
-    )
+    method_state = logged_state(method_of(settings).init(network.num_blocks, settings))
+    seeds_P = shared_seeds(settings.seed, settings.num_seeds)
+    return TrainState(0, seeds_P, directions_of(network, settings), method_state)
 
 
 def plan_round(state: TrainState, num_clients: int, settings: Settings) -> tuple[int, np.ndarray, np.ndarray]:
@@ -155,7 +154,7 @@ def step(
         rho_bar_MQ, method_state = method.update(context, reports, reported_N, state.method_state)
     except RunError as error:
         raise RunError(_diverged(str(error), t, settings)) from None
-    method_state = method.checked_state(method_state)
+    method_state = logged_state(method_state)
     done = Round(
         t,
         lr,

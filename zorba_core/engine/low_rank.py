@@ -53,6 +53,10 @@ class Part:
         """How many signs are drawn for it."""
         return self.columns + (self.rows if self.is_matrix else 0)
 
+    def of(self, block_D: Tensor) -> Tensor:
+        """Its own numbers among those of its block, (..., D_m), as a matrix (..., m, n)."""
+        return block_D[..., self.start : self.stop].unflatten(-1, (self.rows, self.columns))
+
 
 class Factors(NamedTuple):
     """A parameter's part of Q directions, u_q z_q^T."""
@@ -77,8 +81,7 @@ def parts_of(shapes: Sequence[Shape]) -> tuple[Part, ...]:
 def factors_of(part: Part, signs_QS: Tensor) -> Factors:
     """A parameter's factors, given all signs of its block."""
     own_QS = signs_QS[:, part.drawn : part.drawn + part.numbers]
-    # Copied: oneDNN multiplies by a view of some columns a thousand times slower.
-    u_Qm, z_Qn = (side.contiguous() for side in own_QS.split([part.numbers - part.columns, part.columns], dim=1))
+    u_Qm, z_Qn = own_QS.split([part.numbers - part.columns, part.columns], dim=1)
     return Factors(part, u_Qm if part.is_matrix else z_Qn.new_ones(len(z_Qn), 1), z_Qn)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from zorba_core.engine import noise
 
 _COUNTERS = {"normals": 64, "signs": 8}  # of one program: 1,024 normals, 2,048 signs
-_KINDS = {"normals": noise._NORMALS, "signs": noise._SIGNS}
+_KINDS = {"normals": noise.NORMALS, "signs": noise.SIGNS}
 _ELEMENTS = {"normals": 16, "signs": 256}  # a counter
 _CHECKED = 5000  # elements compared with the CPU's before a device is trusted
 
@@ -79,6 +79,11 @@ def add_to(kind: str, weights: Tensor, scale: float, seed: int, block: int, star
     _launch(kind, weights, scale, seed, block, start, stop, add=True)
 
 
+@functools.cache
+def _levels(device: str) -> Tensor:
+    return torch.from_numpy(noise.normal_levels()).to(device)
+
+
 def _launch(
     kind: str, weights: Tensor, scale: float, seed: int, block: int, start: int, stop: int, *, add: bool
 ) -> None:
@@ -87,7 +92,7 @@ def _launch(
     per_counter, counters = _ELEMENTS[kind], _COUNTERS[kind]
     programs = -(-(-(-stop // per_counter) - start // per_counter) // counters)
     _kernel[(programs,)](
-        weights, noise._normal_levels(str(weights.device)), scale, noise._as_int64(seed), noise._as_int64(block),
+        weights, _levels(str(weights.device)), scale, noise.as_int64(seed), noise.as_int64(block),
         start, stop, KIND=_KINDS[kind], ADD=add, COUNTERS=counters, BITS=256 // per_counter, enable_fp_fusion=False,
     )  # fmt: skip
 

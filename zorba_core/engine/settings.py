@@ -9,7 +9,6 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from zorba_core.checked import Checked, OneOf
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.lora import Lora
 from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 
@@ -97,15 +96,13 @@ class Settings(Checked):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        facts, estimator = method_facts(self.method), ESTIMATORS[self.estimator]
+        facts = method_facts(self.method)
         if facts.first_order and self.directions != 0:
             raise InvalidInputError(
                 f"directions is {self.directions} and {self.method} takes the gradient: leave it out"
             )
-        if facts.first_order and estimator.exact:
-            raise InvalidInputError(
-                f"estimator is {estimator.name} and {self.method} takes the gradient; use cohort or reference"
-            )
+        if facts.first_order and self.estimator != "cohort":
+            raise InvalidInputError(f"estimator is {self.estimator} and {self.method} takes the gradient: leave it out")
         if not facts.first_order and self.directions < 1:
             raise InvalidInputError(f"directions is {self.directions}; it must be at least 1")
         if self.directions > self.num_seeds:
@@ -152,11 +149,6 @@ class Settings(Checked):
         if exact and given.get("device", "cpu") == "cpu" and _has_bfloat16():
             given.setdefault("precision", "bf16")
         return cls(**given)
-
-    @property
-    def lora(self) -> Lora | None:
-        """The adapters that are trained, if any, with alpha twice the rank."""
-        return Lora(self.lora_rank, 2.0 * self.lora_rank) if self.lora_rank else None
 
     def evaluates_after(self, round_index: int) -> bool:
         return round_index % self.eval_every == 0 or round_index == self.rounds

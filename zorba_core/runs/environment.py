@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import torch
 
 from zorba_core.engine.engine_version import ENGINE_VERSION
-from zorba_core.engine.products import cpu_kernels
 from zorba_core.engine.settings import Settings
 
 _CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
@@ -31,11 +31,20 @@ def describe(settings: Settings) -> dict[str, Any]:
         "python": platform.python_version(),
         **_versions(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "cpu_capability": cpu_kernels(),  # decides the last bits
+        "cpu_capability": _cpu_kernels(),  # decides the last bits
         "device": torch.cuda.get_device_name() if on_cuda else "cpu",
         "threads": torch.get_num_threads(),
         "seed": settings.seed,
     }
+
+
+@functools.cache
+def _cpu_kernels() -> str:
+    """What products are made by on this CPU: ``AVX512``, or ``AVX512 of AuthenticAMD`` where MKL takes other kernels
+    than on Intel's."""
+    capability, cpus = torch.backends.cpu.get_cpu_capability(), Path("/proc/cpuinfo")
+    maker = re.search(r"^vendor_id\s*:\s*(\S+)", cpus.read_text("utf-8") if cpus.is_file() else "", re.MULTILINE)
+    return capability if maker is None or maker[1] == "GenuineIntel" else f"{capability} of {maker[1]}"
 
 
 @functools.cache

@@ -49,8 +49,8 @@ def open_network(model: str | os.PathLike[str], settings: Settings) -> tuple[Blo
     """
     tokenizer = load_tokenizer(model)
     loaded = load_model(model)
-    if settings.lora is not None:
-        loaded = with_adapters(loaded, settings.lora, settings.seed)
+    if settings.lora_rank:
+        loaded = with_adapters(loaded, settings.lora_rank, settings.seed)
     network = Blocks(loaded, device=settings.device, precision=settings.precision)
     network.check()
     check_model(network, settings)

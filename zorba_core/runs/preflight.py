@@ -38,8 +38,8 @@ from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
+from zorba_core.engine.methods.fedit import mean_gradient
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
-from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.registry import method_facts
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.round import FederatedRows, client_batch
@@ -261,11 +261,9 @@ def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Se
 
 
 def _of_gradient(network: Blocks, batches_N: list[Rows], settings: Settings) -> Preflight:
-    gradients = gradient_cohort(network, batches_N)
-    gradient_M = [total.div(max(gradients.counted, 1)) for total in gradients.sum_M]
-    square = (
-        float(sum(gradient.double().square().sum() for gradient in gradient_M)) if gradients.counted else float("nan")
-    )
+    mean = mean_gradient(network, batches_N)
+    gradient_M, any_finite = mean.mean_M, np.isfinite(mean.loss_N).any()
+    square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if any_finite else float("nan")
     checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, settings)
     return Preflight(tuple(checks), square**0.5)
 

@@ -31,7 +31,6 @@ from torch import Tensor
 from zorba_core.engine.blocks import SAME_BITS_ROWS, Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.products import rows_of_a_step
 from zorba_core.engine.rows import Rows
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
@@ -98,7 +97,6 @@ class _Group:
     batch: Rows
     client_R: np.ndarray
     piece_rows: int
-    alone: bool  # a client's rows go through on their own
     hidden_RLH: Tensor
     final_RPH: Tensor  # of the last block's output, what the loss reads
     start_RLH: Tensor  # the hidden states before each row's first active block
@@ -137,27 +135,20 @@ class Cohort:
             batch=batch,
             client_R=np.repeat(clients, self._rows_N[clients]),
             piece_rows=alone or rows_at_once(self._network, hidden_RLH.shape[1]),
-            alone=bool(alone),
             hidden_RLH=hidden_RLH,
             final_RPH=torch.empty_like(batch.read(hidden_RLH)),
             start_RLH=torch.empty_like(hidden_RLH),
         )
 
     def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
-        """The rows of the chosen clients, in pieces of nearly equal size, whole steps of positions where they can."""
+        """The rows of the chosen clients, in pieces of nearly equal size."""
         chosen: list[Piece] = []
         for group in self._groups:
             rows = np.flatnonzero(chosen_N[group.client_R])
-            step = rows_of_a_step(group.hidden_RLH.shape[1])
-            if group.alone or 3 * step > group.piece_rows:  # the last piece could have too few rows for the same bits
-                step = 1
-            if len(rows):
-                steps = np.arange(0, len(rows), step)
-                for part in np.array_split(steps, -(-len(steps) // (group.piece_rows // step))):
-                    piece = rows[part[0] : part[-1] + step]
-                    together = piece[-1] - piece[0] + 1 == len(piece)
-                    where = slice(int(piece[0]), int(piece[-1]) + 1) if together else torch.from_numpy(piece)
-                    chosen.append((group, where if together else where.to(self._network.device)))
+            for piece in np.array_split(rows, -(-len(rows) // group.piece_rows)) if len(rows) else []:
+                together = piece[-1] - piece[0] + 1 == len(piece)
+                where = slice(int(piece[0]), int(piece[-1]) + 1) if together else torch.from_numpy(piece)
+                chosen.append((group, where if together else where.to(self._network.device)))
         return chosen
 
     def keep(self, pieces: list[Piece]) -> None:

@@ -15,7 +15,7 @@ dy^T x over the client's own rows. Clients of a *group* go through the blocks to
 Along low-rank directions u z^T no gradient is made: the scalar of a linear layer is sum_p (dy_p u) (x_p z).
 
 Shapes: M blocks, N clients, Q directions, C clients of a share or group, R rows of a group, P positions of these rows,
-D_m parameters of block m, I inputs and O outputs of a layer.
+E examples, D_m parameters of block m, I inputs and O outputs of a layer.
 """
 
 from __future__ import annotations
@@ -23,29 +23,32 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.functional import linear
 from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.products import linear, put_product
 from zorba_core.engine.rows import Rows
+from zorba_core.errors import InvalidInputError
 
 TABLE_BYTES = 2**29  # of the gradients that are held at once, unless a single client's are more
 # Positions that go through the blocks together: more would not make a core faster, and the backward pass keeps them.
 _POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1280, 2**16
 _LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 
-Starts = Mapping[str, int]  # where each of a layer's parameters stands in its block's vector
-Layers = list[tuple[nn.Module, Starts]]  # of a block
+Layers = list[tuple[nn.Module, dict[str, int]]]  # of a block: where each parameter stands in the block's vector
+Own = Sequence[
+    tuple[int, slice]
+]  # the clients of a group that activate a block, by place in the share; their positions
 
 
 @torch.no_grad()
@@ -60,101 +63,86 @@ def estimate_exact(
     inactive: Inactive = "frozen",
 ) -> Estimate:
     """rho[n, q] of every client and direction. ``mu`` plays no part and is taken for the sake of one interface; the
-    network's weights are not written to."""
+    network's weights are not written to.
+
+    Raises:
+        InvalidInputError: a block has a layer whose gradient is not known here.
+    """
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
     if inactive == "dropped":  # makes the block without weights now: later it would be a copy of a watched one
         network.run_block_without_weights(network.embed(batches_N[0].token_ids_RL[:1]))
     layers_M = _layers(network)
-    at_once = directions.kind.low_rank and layers_M is not None
-    for share in _shares(network, batches_N, together=layers_M is not None, tables=not at_once):
+    low_rank = directions.kind.low_rank
+    for share in _shares(network, batches_N, tables=not low_rank):
         clients = list(itertools.chain(*share))
-        active_MC = A_MN[:, clients]
-        watch = (_ScalarsAtOnce if at_once else _Gradients)(network, active_MC, seeds_Q, directions)
+        sums = (_LowRankScalars if low_rank else _Gradients)(network, A_MN[:, clients], seeds_Q, directions)
         for group in share:
-            watch.begin(clients.index(group[0]))
-            batches_C, A_MC = [batches_N[n] for n in group], A_MN[:, group]
-            loss_N[group] = _backward(network, layers_M, batches_C, A_MC, inactive, watch)
-        rho_NQ[clients] = watch.scalars()
+            batches_C, place = [batches_N[n] for n in group], clients.index(group[0])
+            loss_N[group] = _backward(network, layers_M, batches_C, A_MN[:, group], inactive, sums, place)
+        rho_NQ[clients] = sums.scalars()
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
-
-
-Own = Sequence[tuple[int, slice]]  # clients of a group that activate the block, and their positions
 
 
 class _Gradients:
     """The gradients of a share's clients, block by block, and in the end their scalars."""
 
     def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
-        self.dtype = network.dtype
         self._active_MC, self._seeds_Q, self._directions = active_MC, seeds_Q, directions
         count = active_MC.shape[1]
-        self._table_MCD = [network.block_weights(m).new_zeros(count, size) for m, size in enumerate(network.sizes_M)]
-
-    def begin(self, first: int) -> None:
-        """The next group's clients stand in the share from ``first`` on."""
-        self._first = first
+        self.table_MCD = [network.block_weights(m).new_zeros(count, size) for m, size in enumerate(network.sizes_M)]
 
     def add_matrix(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
         """The gradient of a parameter is left^T right over a client's positions."""
-        size = left_PA.shape[1] * right_PB.shape[1]
+        shape = left_PA.shape[1], right_PB.shape[1]
         for c, positions in own:
-            gradient = self._table_MCD[block][self._first + c, start : start + size].view(left_PA.shape[1], -1)
-            put_product(gradient, left_PA[positions], right_PB[positions])
+            gradient_AB = self.table_MCD[block][c, start : start + shape[0] * shape[1]].view(shape)
+            gradient_AB.addmm_(left_PA[positions].t(), right_PB[positions])
 
     def add_vector(self, block: int, start: int, wanted_PO: Tensor, own: Own) -> None:
         """The gradient of a parameter is the sum over a client's positions."""
         for c, positions in own:
-            self._table_MCD[block][self._first + c, start : start + wanted_PO.shape[1]] += wanted_PO[positions].sum(0)
-
-    def add_whole(self, block: int, gradient_D: Tensor) -> None:
-        """The gradient of a block, of a group of one client."""
-        self._table_MCD[block][self._first] = gradient_D
+            self.table_MCD[block][c, start : start + wanted_PO.shape[1]] += wanted_PO[positions].sum(0)
 
     def scalars(self) -> np.ndarray:
         """rho of the share's clients and all directions: (C, Q), float64."""
         total_CQ = np.zeros((self._active_MC.shape[1], len(self._seeds_Q)))
-        for m, table_CD in enumerate(self._table_MCD):
+        for m, table_CD in enumerate(self.table_MCD):
             if self._active_MC[m].any():
                 total_CQ += self._directions.scalars(table_CD, self._seeds_Q, m).cpu().numpy()
         return total_CQ
 
 
-class _ScalarsAtOnce:
+class _LowRankScalars:
     """The scalars of a share's clients along low-rank directions, without their gradients."""
 
     def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
-        self.dtype = network.dtype
         shape = active_MC.shape[1], len(seeds_Q)
         self._total_CQ = torch.zeros(shape, dtype=torch.float64, device=network.device)
-        self._factors_of = functools.lru_cache(1)(partial(directions.factors, seeds_Q))  # blocks come one by one
-
-    def begin(self, first: int) -> None:
-        self._first = first
+        # Blocks come one by one: the factors of one are enough.
+        self._factors_of = functools.lru_cache(1)(
+            lambda block: {factors.part.start: factors for factors in directions.factors(seeds_Q, block)}
+        )
 
     def add_matrix(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
         _, u_QA, z_QB = self._factors_of(block)[start]
-        if sum(positions.stop - positions.start for _, positions in own) < len(left_PA):
-            left_PA, right_PB = (torch.cat([side[positions] for _, positions in own]) for side in (left_PA, right_PB))
-        product_PQ = linear(left_PA, u_QA).mul_(linear(right_PB, z_QB))
-        parts = product_PQ.split([positions.stop - positions.start for _, positions in own])
-        for (c, _), part_PQ in zip(own, parts, strict=True):
-            self._total_CQ[self._first + c] += part_PQ.sum(0, dtype=torch.float64)
+        for c, positions in own:
+            product_PQ = linear(left_PA[positions], u_QA).mul_(linear(right_PB[positions], z_QB))
+            self._total_CQ[c] += product_PQ.sum(0, dtype=torch.float64)
 
     def add_vector(self, block: int, start: int, wanted_PO: Tensor, own: Own) -> None:
-        _, _, z_QO = self._factors_of(block)[start]
-        gradient_CO = torch.stack([wanted_PO[positions].sum(0) for _, positions in own])
-        for (c, _), rho_Q in zip(own, linear(gradient_CO, z_QO), strict=True):
-            self._total_CQ[self._first + c] += rho_Q
+        z_QO = self._factors_of(block)[start].z_Qn
+        for c, positions in own:
+            self._total_CQ[c] += z_QO @ wanted_PO[positions].sum(0)
 
     def scalars(self) -> np.ndarray:
         return self._total_CQ.cpu().numpy()
 
 
-def _shares(network: Blocks, batches_N: Sequence[Rows], *, together: bool, tables: bool) -> list[list[list[int]]]:
-    """The clients, those with the longest rows first, in shares of groups. ``together``: of several clients each;
-    ``tables``: each client of a share has a table."""
+def _shares(network: Blocks, batches_N: Sequence[Rows], *, tables: bool) -> list[list[list[int]]]:
+    """The clients, those with the longest rows first, in shares of groups. ``tables``: each client of a share has one
+    for each block."""
     # Clients of a share.
     most = max(1, TABLE_BYTES // (sum(network.sizes_M) * network.dtype.itemsize)) if tables else len(batches_N)
     positions = _POSITIONS_CPU if network.device.type == "cpu" else _POSITIONS_ELSEWHERE
@@ -165,7 +153,7 @@ def _shares(network: Blocks, batches_N: Sequence[Rows], *, together: bool, table
         if not shares or sum(map(len, shares[-1])) == most:
             shares.append([])
         fits = (group_rows + rows) * longest <= positions and length >= _LENGTH_RATIO * longest
-        if not shares[-1] or not fits or not together:
+        if not shares[-1] or not fits:
             shares[-1].append([])
             longest, group_rows = length, 0
         shares[-1][-1].append(n)
@@ -175,89 +163,78 @@ def _shares(network: Blocks, batches_N: Sequence[Rows], *, together: bool, table
 
 def _backward(
     network: Blocks,
-    layers_M: Sequence[Layers] | None,
+    layers_M: list[Layers],
     batches_C: Sequence[Rows],
     A_MC: np.ndarray,
     inactive: Inactive,
-    watch: _Gradients | _ScalarsAtOnce,
+    sums: _Gradients | _LowRankScalars,
+    place: int,
 ) -> np.ndarray:
-    """F_n of a group, (C,), float64. ``watch`` gets each layer's input and the gradient of its output.
-
-    Args:
-        layers_M: the layers of each block; None where autograd is to give the gradient of a single client.
-    """
-    rows, blocks = batches_C[0].joined(batches_C, network.device), range(network.num_blocks)
-    rows_C, examples_C = [len(batch.token_ids_RL) for batch in batches_C], [len(batch) for batch in batches_C]
-    active_MR = torch.from_numpy(np.repeat(A_MC, rows_C, axis=1)).to(network.device)
-    share_E = np.repeat([1 / batch.weights.sum() for batch in batches_C], examples_C)
+    """F_n of a group, (C,), float64; ``sums`` gets the gradients of each layer. The group's first client stands at
+    ``place`` of the share."""
+    rows = batches_C[0].joined(batches_C, network.device)
+    client_R = np.repeat(range(len(batches_C)), [len(batch.token_ids_RL) for batch in batches_C])
+    client_E = np.repeat(range(len(batches_C)), [len(batch) for batch in batches_C])
+    share_E = 1 / np.array([batch.weights.sum() for batch in batches_C])[client_E]
     first = int(A_MC.any(axis=1).argmax()) if A_MC.any() else network.num_blocks  # nothing is kept of blocks before it
-    parameters_M = [
-        list(network.block_parameters(m).values()) if layers_M is None and A_MC[m, 0] else [] for m in blocks
-    ]
-    with contextlib.ExitStack() as stack:
-        for m in blocks[first:]:
-            if layers_M is not None and A_MC[m].any():
-                stack.enter_context(_watched(layers_M[m], partial(_add_layer, watch, m, rows_C, A_MC[m])))
-            for parameter in parameters_M[m]:
-                stack.callback(parameter.requires_grad_, False)
-                parameter.requires_grad_(True)
-        entering = hidden = network.embed(rows.token_ids_RL)
-        for m in blocks:
-            if m == first:
-                entering = hidden = hidden.detach().requires_grad_(True)
-            with torch.set_grad_enabled(m >= first):
-                hidden = _through(network, m, hidden, active_MR[m], inactive)
-        with torch.set_grad_enabled(first < network.num_blocks):
+    with contextlib.ExitStack() as watched:
+        for m in np.flatnonzero(A_MC.any(axis=1)).tolist():
+            watched.enter_context(_watched(layers_M[m], partial(_add_layer, sums, m, client_R, A_MC[m], place)))
+        hidden = network.embed(rows.token_ids_RL)
+        for m in range(first):
+            hidden = _through(network, m, hidden, A_MC[m, client_R], inactive)
+        entering = hidden.detach().requires_grad_(first < network.num_blocks)
+        with torch.enable_grad():
+            hidden = entering
+            for m in range(first, network.num_blocks):
+                hidden = _through(network, m, hidden, A_MC[m, client_R], inactive)
             loss_E = rows.losses(network, rows.read(hidden)) * torch.from_numpy(share_E).to(network.device)
-            loss = loss_E.sum()
-        if loss.requires_grad:
+        if loss_E.requires_grad:
+            # After autocast the backward pass follows what the forward pass cast.
             with products_in("highest" if network.precision == "bf16" else network.precision, network.device):
-                wanted = [entering, *itertools.chain(*parameters_M[first:])]
-                gradients = iter(torch.autograd.grad(loss, wanted, materialize_grads=True)[1:])
-            for m in blocks[first:]:
-                if parameters_M[m]:
-                    watch.add_whole(m, torch.cat([next(gradients).reshape(-1) for _ in parameters_M[m]]))
-    return np.bincount(
-        np.repeat(np.arange(len(batches_C)), examples_C), loss_E.detach().cpu().numpy(), minlength=len(batches_C)
-    )
+                torch.autograd.grad(loss_E, entering, torch.ones_like(loss_E))
+    return np.bincount(client_E, loss_E.detach().cpu().numpy(), minlength=len(batches_C))
 
 
-def _through(network: Blocks, block: int, hidden_RLH: Tensor, active_R: Tensor, inactive: Inactive) -> Tensor:
+def _through(network: Blocks, block: int, hidden_RLH: Tensor, active_R: np.ndarray, inactive: Inactive) -> Tensor:
     """All rows through a block; with ``dropped``, those of clients that do not activate it without its weights."""
     if inactive == "frozen" or active_R.all():
         return network.run_block(block, hidden_RLH)
-    without_RLH = network.run_block_without_weights(hidden_RLH)
-    return torch.where(active_R[:, None, None], network.run_block(block, hidden_RLH), without_RLH)
+    chosen_R11 = torch.from_numpy(active_R)[:, None, None].to(hidden_RLH.device)
+    return torch.where(chosen_R11, network.run_block(block, hidden_RLH), network.run_block_without_weights(hidden_RLH))
 
 
-def _layers(network: Blocks) -> list[Layers] | None:
-    """Of each block the modules that have trained parameters of their own; None if one is no linear layer or norm."""
+def _layers(network: Blocks) -> list[Layers]:
+    """Of each block the modules that have trained parameters of their own.
+
+    Raises:
+        InvalidInputError: one is neither a linear layer nor a norm.
+    """
     layers_M: list[Layers] = []
     for m in range(network.num_blocks):
-        start, start_by_parameter = 0, {}
-        for parameter in network.block_parameters(m).values():
-            start_by_parameter[id(parameter)] = start
-            start += parameter.numel()
+        parameters = list(network.block_parameters(m).values())
+        starts = itertools.accumulate((part.numel() for part in parameters), initial=0)
+        start_by_id = dict(zip(map(id, parameters), starts, strict=False))
         layers_M.append([])
-        for module in network.block_module(m).modules():
-            own = {name: id(parameter) for name, parameter in module.named_parameters(recurse=False)}
-            starts = {name: start_by_parameter[key] for name, key in own.items() if key in start_by_parameter}
-            if starts:
-                layers_M[m].append((module, starts))
-    return layers_M if all(_is_known(layer) for layers in layers_M for layer, _ in layers) else None
-
-
-def _is_known(layer: nn.Module) -> bool:
-    norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in layer.parameters(recurse=False))
-    return norm or isinstance(layer, nn.Linear | Conv1D)
+        for layer in network.block_module(m).modules():
+            own = {name: id(parameter) for name, parameter in layer.named_parameters(recurse=False)}
+            trained = {name: start_by_id[key] for name, key in own.items() if key in start_by_id}
+            norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in layer.parameters(recurse=False))
+            if trained and not (norm or isinstance(layer, nn.Linear | Conv1D)):
+                raise InvalidInputError(
+                    f"estimator exact knows linear layers and norms, and block {m} has a {type(layer).__name__}; "
+                    "use estimator cohort"
+                )
+            layers_M[m] += [(layer, trained)] if trained else []
+    return layers_M
 
 
 @contextlib.contextmanager
-def _watched(layers: Layers, add: Callable[[nn.Module, Starts, Tensor, Tensor], None]) -> Iterator[None]:
+def _watched(layers: Layers, add: Callable[[nn.Module, dict[str, int], Tensor, Tensor], None]) -> Iterator[None]:
     """Context manager: ``add(layer, starts, x, dy)`` for each pass through a layer, once the gradient dy of its output
     is known."""
 
-    def watch(starts: Starts, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def watch(starts: dict[str, int], layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if output.requires_grad:
             x = inputs[0].detach()
             output.register_hook(lambda dy: add(layer, starts, x, dy))
@@ -269,33 +246,29 @@ def _watched(layers: Layers, add: Callable[[nn.Module, Starts, Tensor, Tensor], 
 
 
 def _add_layer(
-    watch: _Gradients | _ScalarsAtOnce,
+    sums: _Gradients | _LowRankScalars,
     block: int,
-    rows_C: Sequence[int],
+    client_R: np.ndarray,
     active_C: np.ndarray,
+    place: int,
     layer: nn.Module,
-    starts: Starts,
+    starts: dict[str, int],
     x: Tensor,
     dy: Tensor,
 ) -> None:
     """Hand over the gradients of a layer's parameters, for the clients that activate its block."""
-    x_PI, dy_PO = (part.flatten(0, -2).to(watch.dtype) for part in (x, dy))
-    positions, stops = len(x_PI) // sum(rows_C), np.cumsum(rows_C)  # of a row
-    own = [
-        (c, slice((stop - rows) * positions, stop * positions))
-        for c, (rows, stop) in enumerate(zip(rows_C, stops.tolist(), strict=True))
-        if active_C[c]
-    ]
-    if not own:
-        return
-    linear_layer = isinstance(layer, nn.Linear | Conv1D)
+    dtype = layer.weight.dtype
+    x_PI, dy_PO = (part.flatten(0, -2).to(dtype) for part in (x, dy))
+    positions = len(x_PI) // len(client_R)  # of a row
+    ends = np.searchsorted(client_R, np.arange(len(active_C) + 1)) * positions
+    own = [(place + c, slice(int(ends[c]), int(ends[c + 1]))) for c in np.flatnonzero(active_C).tolist()]
     for name, start in starts.items():
         if name != "weight":
-            watch.add_vector(block, start, dy_PO, own)
-        elif linear_layer:
-            watch.add_matrix(block, start, *((x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)), own)
+            sums.add_vector(block, start, dy_PO, own)
+        elif isinstance(layer, nn.Linear | Conv1D):
+            sums.add_matrix(block, start, *((x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)), own)
         else:
-            watch.add_vector(block, start, dy_PO * _slope(layer, x_PI), own)
+            sums.add_vector(block, start, dy_PO * _slope(layer, x_PI), own)
 
 
 def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:

@@ -27,7 +27,6 @@ class Estimator:
     help: str  # one line
     run: Callable[..., Any] | str
     exact: bool = False  # directional derivatives by backpropagation, whose memory they take: mu plays no part
-    cohort: bool = False  # many clients' rows together
 
 
 ESTIMATORS: Registry[Estimator] = Registry(
@@ -38,9 +37,7 @@ ESTIMATORS: Registry[Estimator] = Registry(
 def _register_own() -> None:
     here, differences = __name__.rpartition(".")[0], "finite differences"
     for part in (
-        Estimator(
-            "cohort", "Cohort", f"{differences}, all clients in one pass", f"{here}.cohort:estimate_cohort", cohort=True
-        ),
+        Estimator("cohort", "Cohort", f"{differences}, all clients in one pass", f"{here}.cohort:estimate_cohort"),
         Estimator("reference", "Reference", f"{differences}, one client after another", f"{here}.reference:estimate"),
         Estimator(
             "exact",
@@ -48,7 +45,6 @@ def _register_own() -> None:
             "exact directional derivatives, all clients in one backward pass: the fastest simulation",
             f"{here}.exact:estimate_exact",
             exact=True,
-            cohort=True,
         ),
     ):
         ESTIMATORS.register(part)

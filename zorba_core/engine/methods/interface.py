@@ -20,9 +20,7 @@ Most methods are a :class:`ScalarMethod`: clients send one number a direction, a
             speed_M = 0.9 * state["speed_M"] + 0.1 * size_M
             return scalars.rho_bar_MQ * speed_M[:, None], {"speed_M": speed_M}
 
-    METHODS.register(
-        Momentum("momentum", "Momentum", "one line of help", 10, "scalars", allocates=True, keeps_state=True)
-    )
+    METHODS.register(Momentum("momentum", "Momentum", "one line of help", 10, "scalars", allocates=True))
 
 An installed package names it in its entry points (group ``zorba.methods``). To be listed without importing torch, it
 names there the facts alone, with ``code="my_package.momentum:Momentum"``.
@@ -39,6 +37,7 @@ Shapes: M blocks, N clients, Q directions of a round.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -51,20 +50,21 @@ from zorba_core.engine.methods.registry import MethodFacts
 from zorba_core.engine.round import MethodState, Reports, RoundContext
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import RunError
 
 
-class Method(MethodFacts):
+class Method(MethodFacts, ABC):
     """A federated algorithm: one object with the method's facts and its three functions."""
 
     def init(self, num_blocks: int, settings: Settings) -> MethodState:
         """The state before the first round."""
         return {}
 
+    @abstractmethod
     def report(self, context: RoundContext) -> Reports:
         """The reports of the clients that ``context.asked_N`` names."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update(
         self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
     ) -> tuple[np.ndarray | None, MethodState]:
@@ -78,17 +78,11 @@ class Method(MethodFacts):
         Raises:
             RunError: the reports cannot be used; no weight is changed.
         """
-        raise NotImplementedError
 
-    def checked_state(self, state: MethodState) -> MethodState:
-        """The state in the numbers that the log keeps of it, so that a resumed run continues with the same bits.
 
-        Raises:
-            InvalidInputError: there is one, and the method's facts say that it keeps none.
-        """
-        if state and not self.keeps_state:
-            raise InvalidInputError(f"method {self.name} has a server state: register it with keeps_state=True")
-        return {name: np.asarray(value, np.float64) for name, value in state.items()}
+def logged_state(state: MethodState) -> MethodState:
+    """The state in the numbers that the log keeps of it, so that a resumed run continues with the same bits."""
+    return {name: np.asarray(value, np.float64) for name, value in state.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,4 +143,4 @@ class ScalarMethod(Method):
                 f"method {self.name} gives coefficients of shape {np.shape(coefficients_MQ)}, finite ones of shape "
                 f"{shape} are needed"
             )
-        return np.asarray(coefficients_MQ, np.float64), self.checked_state(state)
+        return np.asarray(coefficients_MQ, np.float64), logged_state(state)

@@ -28,8 +28,6 @@ class MethodFacts:
     default_directions: int  # Q of a round in the paper's experiments; 0: it takes the gradient itself
     exchanges: Exchange
     allocates: bool = False  # takes an allocation; without, every client activates every block
-    keeps_state: bool = False  # the server carries numbers from round to round, which the log keeps
-    usual_lr: float = 1e-2  # a learning rate to begin with
     code: str = ""  # "module:class" of the Method that computes it; empty: this object is one
 
     @property
@@ -94,32 +92,16 @@ def method_of(settings: Any) -> Any:
 
 def _register_own() -> None:
     shared, code = "shared directions", __name__.rpartition(".")[0]
+    scalars = f"{code}.interface:ScalarMethod"
     for facts in (
-        MethodFacts(
-            "zorba",
-            "ZorBA",
-            f"{shared}, allocated blocks, exchanges scalars",
-            10,
-            "scalars",
-            allocates=True,
-            code=f"{code}.interface:ScalarMethod",
-        ),
-        MethodFacts(  # ZorBA with every block active
-            "decomfl",
-            "DeComFL",
-            f"{shared}, all blocks, exchanges scalars",
-            1,
-            "scalars",
-            usual_lr=2e-3,
-            code=f"{code}.interface:ScalarMethod",
-        ),
+        MethodFacts("zorba", "ZorBA", f"{shared}, allocated blocks, exchanges scalars", 10, "scalars", True, scalars),
+        MethodFacts("decomfl", "DeComFL", f"{shared}, all blocks, exchanges scalars", 1, "scalars", False, scalars),
         MethodFacts(
             "fedzo",
             "FedZO",
             "each client's own directions, all blocks, exchanges full estimates",
             1,
             "estimates",
-            usual_lr=2e-2,
             code=f"{code}.fedzo:FedZO",
         ),
         MethodFacts(
@@ -128,8 +110,7 @@ def _register_own() -> None:
             "first-order, all blocks, exchanges the model",
             0,
             "weights",
-            usual_lr=1e-1,
-            code=f"{code}.first_order:FirstOrder",
+            code=f"{code}.fedit:FedIT",
         ),
     ):
         METHODS.register(facts)
@@ -140,8 +121,4 @@ def _problem(part: object) -> str | None:
         return f"{type(part).__name__} is not a Method"
     needed = ("init", "report", "update", *(["coefficients"] if part.federates else []))
     missing = [name for name in needed if not callable(getattr(part, name, None))]
-    if missing and not part.code:
-        return f"it has no {missing[0]}; derive it from zorba_core.engine.methods.interface"
-    if part.keeps_state and part.exchanges == "weights":
-        return "it exchanges weights, so its log could not give a server state back"
-    return None
+    return f"it has no {missing[0]}; derive it from ScalarMethod or Method" if missing and not part.code else None

@@ -1,0 +1,95 @@
+"""FedIT: one SGD step of each client from the shared weights, by backpropagation. The average of the stepped models is
+the step along the mean of the gradients.
+
+F_n is a weighted mean of the losses of client n's examples, so the mean over clients of the gradients of F_n is the
+gradient of one weighted mean over all examples: one forward and one backward pass serve every client. It costs the
+memory that forward-only training avoids: what every block made of every row is kept until the backward pass.
+
+A client whose loss is not finite is left out, as if it had not been asked.
+
+Shapes: N clients, E examples of all clients, M blocks, D_m parameters of block m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.methods.interface import Method
+from zorba_core.engine.round import MethodState, Reports, RoundContext
+from zorba_core.engine.rows import Rows
+from zorba_core.errors import RunError
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """What the clients computed in a round."""
+
+    mean_M: tuple[Tensor, ...]  # of the gradients of F_n over clients whose loss is finite, (D_m,) for each block
+    loss_N: np.ndarray  # F_n, float64
+    passes: int  # forward, and as many backward, of one client's batch
+
+
+class FedIT(Method):
+    """Exchanges the weights; its log cannot rebuild them, so a run resumes from its checkpoint."""
+
+    def report(self, context: RoundContext) -> Reports:
+        asked = np.flatnonzero(context.asked_N)
+        gradient = mean_gradient(context.network, [context.batch(int(n)) for n in asked])
+        num_clients = context.A_MN.shape[1]
+        loss_N = np.zeros(num_clients)
+        loss_N[asked] = gradient.loss_N
+        no_scalars = np.zeros((num_clients, 0))
+        return Reports(no_scalars, loss_N, gradient.passes, gradient.passes, gradient.mean_M)
+
+    @torch.no_grad()
+    def update(
+        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[None, MethodState]:
+        if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
+            raise RunError("the gradient is not finite")
+        for m, gradient in enumerate(reports.gradient_M):
+            context.network.block_weights(m).sub_(gradient, alpha=context.lr)
+        return None, state
+
+
+def mean_gradient(network: Blocks, batches_N: Sequence[Rows]) -> Gradient:
+    """The mean over clients of the gradients of F_n, by one backward pass; by a second one, without them, where some
+    losses are not finite."""
+    loss_N, sum_M = _pass(network, batches_N)
+    passes, finite = len(batches_N), np.flatnonzero(np.isfinite(loss_N))
+    if len(finite) < len(batches_N):
+        _, sum_M = _pass(network, [batches_N[n] for n in finite])
+        passes += len(finite)
+    return Gradient(tuple(total.div_(max(len(finite), 1)) for total in sum_M), loss_N, passes)
+
+
+def _pass(network: Blocks, batches: Sequence[Rows]) -> tuple[np.ndarray, tuple[Tensor, ...]]:
+    """Each batch's mean loss, and the gradient of their sum."""
+    blocks = range(network.num_blocks)
+    if not batches:
+        return np.zeros(0), tuple(torch.zeros_like(network.block_weights(m)) for m in blocks)
+    client_E = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
+    share_E = 1 / np.array([batch.weights.sum() for batch in batches])[client_E]
+    rows = batches[0].joined(batches, network.device)
+    parameters_M = [list(network.block_parameters(m).values()) for m in blocks]
+    parameters = [parameter for block in parameters_M for parameter in block]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        with torch.enable_grad():
+            hidden_RLH = network.embed(rows.token_ids_RL)
+            for m in blocks:
+                hidden_RLH = network.run_block(m, hidden_RLH)
+            loss_E = rows.losses(network, rows.read(hidden_RLH))
+            gradients = iter(torch.autograd.grad(loss_E, parameters, torch.from_numpy(share_E).to(loss_E)))
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+    gradient_M = tuple(torch.cat([next(gradients).reshape(-1) for _ in block]) for block in parameters_M)
+    return np.bincount(client_E, loss_E.detach().cpu().numpy() * share_E, minlength=len(batches)), gradient_M
