@@ -12,7 +12,6 @@ Shapes: N clients, C cards of a mix. ``capacity_N_bytes`` float64, ``budget_N`` 
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import tomllib
@@ -96,40 +95,13 @@ class Fleet:
 
     @classmethod
     def uniform(
-        cls,
-        model: str | ModelSpec,
-        clients: int = 50,
-        *,
-        span_gib: tuple[float, float] | None = None,
-        seed: int = 0,
-        workload: Workload = PAPER_WORKLOAD,
+        cls, model: str | ModelSpec, clients: int = 50, *, seed: int = 0, workload: Workload = PAPER_WORKLOAD
     ) -> Fleet:
         """The paper's fleet (section V-A): independent capacities U[psi_md + psi_block, psi_md + M psi_block], that is
-        from one block to all; or uniform between the two sizes of ``span_gib``."""
+        from one block to all."""
         spec = _spec(model)
-        low, high = _range_bytes(spec, workload, span_gib)
+        low, high = psi_client_bytes(spec, workload, [1, spec.num_blocks])
         return cls._numbered(_rng(clients, seed).uniform(low, high, clients), spec, workload)
-
-    @classmethod
-    def truncated_normal(
-        cls,
-        model: str | ModelSpec,
-        clients: int = 50,
-        *,
-        mean: float = 0.5,
-        spread: float = 0.2,
-        span_gib: tuple[float, float] | None = None,
-        seed: int = 0,
-        workload: Workload = PAPER_WORKLOAD,
-    ) -> Fleet:
-        """Normal capacities truncated to the range of :meth:`uniform`. ``mean`` in [0, 1] is a place between its ends,
-        ``spread`` the standard deviation as a fraction of its width."""
-        _check_share("mean", mean)
-        _check_positive("spread", spread)
-        spec = _spec(model)
-        low, high = _range_bytes(spec, workload, span_gib)
-        fraction = _truncated_normal(mean, spread, (0.0, 1.0), clients, seed)
-        return cls._numbered(low + fraction * (high - low), spec, workload)
 
     @classmethod
     def lognormal(
@@ -139,20 +111,23 @@ class Fleet:
         *,
         median: float = 0.25,
         sigma: float = 0.6,
-        span_gib: tuple[float, float] | None = None,
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
         """Lognormal capacities, truncated to the range of :meth:`uniform`: many small clients and a tail of large ones.
         ``median`` in [0, 1] is the place of the untruncated median between the range's ends, ``sigma`` the standard
         deviation of the logarithm of the capacity."""
+        from scipy import stats  # most commands need none of it, and it takes long to load
+
         _check_share("median", median)
-        _check_positive("sigma", sigma)
+        if not 0 < sigma < np.inf:
+            raise InvalidInputError(f"sigma is {sigma}; it must be a finite number above 0")
         spec = _spec(model)
-        low, high = _range_bytes(spec, workload, span_gib)
+        low, high = psi_client_bytes(spec, workload, [1, spec.num_blocks])
         centre = np.log(low + median * (high - low))
-        logarithm = _truncated_normal(centre, sigma, (np.log(low), np.log(high)), clients, seed)
-        return cls._numbered(np.clip(np.exp(logarithm), low, high), spec, workload)
+        ends = ((np.log(end) - centre) / sigma for end in (low, high))
+        drawn = stats.truncnorm.rvs(*ends, loc=centre, scale=sigma, size=clients, random_state=_rng(clients, seed))
+        return cls._numbered(np.clip(np.exp(drawn), low, high), spec, workload)
 
     @classmethod
     def two_kinds(
@@ -168,25 +143,33 @@ class Fleet:
     ) -> Fleet:
         """Two kinds of GPU in a random order: ``round(large_share * N)`` clients hold ``large_gib``, the others
         ``small_gib``."""
-        return cls._of_kinds(model, clients, small_gib, {"large": (large_gib, large_share)}, seed, workload)
+        return cls.kinds(model, clients, [large_gib, small_gib], [large_share], seed=seed, workload=workload)
 
     @classmethod
-    def three_kinds(
+    def kinds(
         cls,
         model: str | ModelSpec,
-        clients: int = 50,
+        clients: int,
+        sizes_gib: Sequence[float],
+        shares: Sequence[float],
         *,
-        small_gib: float,
-        medium_gib: float,
-        large_gib: float,
-        medium_share: float = 0.3,
-        large_share: float = 0.3,
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """As :meth:`two_kinds`, with ``round(medium_share * N)`` clients of a third kind."""
-        kinds = {"large": (large_gib, large_share), "medium": (medium_gib, medium_share)}
-        return cls._of_kinds(model, clients, small_gib, kinds, seed, workload)
+        """Kinds of GPU in a random order: ``round(share * N)`` clients of each size, and the others of the last one.
+
+        Raises:
+            InvalidInputError: a share outside [0, 1], or shares of more than all clients.
+        """
+        for share in shares:
+            _check_share("share", share)
+        counts = [round(share * clients) for share in shares]
+        if sum(counts) > clients:
+            raise InvalidInputError(f"the shares {', '.join(map(str, shares))} add up to more than all clients")
+        order = _rng(clients, seed).permutation(clients)
+        capacity_N_gib = np.empty(clients)
+        capacity_N_gib[order] = np.repeat(sizes_gib, [*counts, clients - sum(counts)])
+        return cls._numbered(capacity_N_gib * GIB, _spec(model), workload)
 
     @classmethod
     def gpus(
@@ -228,7 +211,7 @@ class Fleet:
             MissingDataError: no such file.
             InvalidInputError: too large, no such table, or a row with text, NaN, or a number not above 0.
         """
-        from zorba_core.tables import KINDS, table_of  # takes long to load
+        from zorba_core.tables import KINDS, table_of
 
         where, content = ("uploaded table", source) if isinstance(source, bytes) else (str(source), _content(source))
         if len(content) > MAX_FILE_BYTES:
@@ -333,30 +316,6 @@ class Fleet:
         names = tuple(f"client-{index}" for index in range(len(capacity_N_bytes)))
         return cls(names, capacity_N_bytes, model, workload)
 
-    @classmethod
-    def _of_kinds(
-        cls,
-        model: str | ModelSpec,
-        clients: int,
-        small_gib: float,
-        kinds: Mapping[str, tuple[float, float]],
-        seed: int,
-        workload: Workload,
-    ) -> Fleet:
-        """``kinds``: GiB and share of every kind but the small one."""
-        for name, (_, share) in kinds.items():
-            _check_share(f"{name} share", share)
-        counts = [round(share * clients) for _, share in kinds.values()]
-        if sum(counts) > clients:
-            raise InvalidInputError(f"the shares of {' and '.join(kinds)} GPUs add up to more than all clients")
-        order = _rng(clients, seed).permutation(clients)
-        capacity_N_gib = np.full(clients, small_gib, float)
-        start = 0
-        for (gib, _), count in zip(kinds.values(), counts, strict=True):
-            capacity_N_gib[order[start : start + count]] = gib
-            start += count
-        return cls._numbered(capacity_N_gib * GIB, _spec(model), workload)
-
 
 def _spec(model: str | os.PathLike[str] | ModelSpec) -> ModelSpec:
     return model if isinstance(model, ModelSpec) else model_spec(model)
@@ -372,30 +331,6 @@ def _rng(clients: int, seed: int) -> np.random.Generator:
 def _check_share(what: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise InvalidInputError(f"{what} is {value}; it must be between 0 and 1")
-
-
-def _check_positive(what: str, value: float) -> None:
-    if not 0 < value < np.inf:
-        raise InvalidInputError(f"{what} is {value}; it must be a finite number above 0")
-
-
-def _range_bytes(model: ModelSpec, workload: Workload, span_gib: tuple[float, float] | None) -> tuple[float, float]:
-    if span_gib is not None:
-        low, high = span_gib
-        if not 0 < low < high < np.inf:
-            raise InvalidInputError(f"span is {low} to {high} GiB; give two finite numbers above 0, the smaller first")
-        return low * GIB, high * GIB
-    parameters, block = psi_model_bytes(model, workload), psi_block_bytes(model, workload)
-    return parameters + block, parameters + model.num_blocks * block
-
-
-def _truncated_normal(
-    mean: float, deviation: float, ends: tuple[float, float], clients: int, seed: int
-) -> NDArray[np.float64]:
-    from scipy import stats  # most commands need none of it, and it takes long to load
-
-    low, high = ((end - mean) / deviation for end in ends)
-    return stats.truncnorm.rvs(low, high, loc=mean, scale=deviation, size=clients, random_state=_rng(clients, seed))
 
 
 # Reading a table of clients. An error is one sentence.
@@ -433,6 +368,8 @@ def _check_nvidia_smi(where: str, content: bytes) -> None:
 
 def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Names and GiB."""
+    from zorba_core.tables import is_empty  # takes long to load
+
     columns = [re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") for column in header]
     sizes = [column for column in columns if column in (*SIZE_COLUMNS, _NVIDIA_SMI)]
     named = [column for column in columns if column in NAME_COLUMNS]
@@ -444,12 +381,12 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     for number, cells in enumerate(rows, start=1):
         size = cells[columns.index(sizes[0])]
         name = cells[columns.index(named[0])] if named else None
-        client = "" if _is_empty(name) else str(name).strip()
-        if _is_empty(size) and not client:
+        client = "" if is_empty(name) else str(name).strip()
+        if is_empty(size) and not client:
             continue
         label = f"row {number}" + (f" (client {in_short(client)})" if client else "")
         names.append(client or f"client-{len(names)}")
-        gib_N.append(_mib(label, size) / 1024 if in_mib else _gib(label, size))
+        gib_N.append((_gib_of_mib if in_mib else _gib)(label, size))
     if not names:
         raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
     repeated = {client for client, count in Counter(names).items() if count > 1}
@@ -466,12 +403,8 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
 
 def _gib(label: str, cell: object) -> float:
     try:
-        if isinstance(cell, str) and "_" in cell:  # Python's 1_6 is 16; a person's is a slip
-            raise ValueError
         value = float(cell)  # type: ignore[arg-type]
-    except OverflowError:  # a whole number of hundreds of digits
-        value = math.inf
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         comma = isinstance(cell, str) and re.fullmatch(r"\d+,\d+", cell.strip())
         such = f"with a decimal point, {cell.strip().replace(',', '.')}" if comma else "such as 24"
         raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a number of GiB, {such}") from None
@@ -482,13 +415,9 @@ def _gib(label: str, cell: object) -> float:
     return value
 
 
-def _mib(label: str, cell: object) -> int:
+def _gib_of_mib(label: str, cell: object) -> float:
     """Of ``24564 MiB``."""
     digits = str(cell).removesuffix("MiB").strip()
     if not re.fullmatch(r"[1-9][0-9]{0,8}", digits):
         raise InvalidInputError(f"{label}: memory.total is {in_short(cell)}; want a size such as 24564 MiB")
-    return int(digits)
-
-
-def _is_empty(cell: object) -> bool:
-    return cell is None or cell == "" or cell is pd.NA or (isinstance(cell, float) and math.isnan(cell))
+    return int(digits) / 1024

@@ -25,7 +25,6 @@ def menu(scenario: Scenario, study: fleets.Study, allocation: Allocation) -> Non
             _button(
                 f"Figure ({suffix.upper()})", f"{name}.{suffix}", lambda s=suffix: _picture(scenario, study, s, palette)
             )
-    _button("Matrix (NPZ)", f"{name}.npz", lambda: allocation_to_bytes(allocation, "npz"))
     _button("Matrix (JSON)", f"{name}.json", lambda: allocation_to_bytes(allocation, "json"))
     _button("Fleet (CSV)", f"{name}.csv", lambda: _fleet(study, allocation))
     _button("Python", f"{name}.py", lambda: python_of(scenario, study).encode())

@@ -108,8 +108,9 @@ def gib_of(scenario: Scenario) -> NDArray[np.float64]:
     if scenario.shape == "three":
         small = round(count * scenario.cuts[0] / 100)
         large = min(count - small, round(count * (100 - scenario.cuts[1]) / 100))
-        kinds |= {"medium_share": (count - small - large) / count, "large_share": large / count}
-        return Fleet.three_kinds(scenario.model, count, medium_gib=sizes["mid"], **kinds).capacity_N_gib
+        shares = [large / count, (count - small - large) / count]
+        three = [sizes["high"], sizes["mid"], sizes["low"]]
+        return Fleet.kinds(scenario.model, count, three, shares, seed=seed).capacity_N_gib
     low, high = scenario.span or (need.one_gib, need.all_gib)
     rng = np.random.default_rng(seed)
     if scenario.shape == "uniform":

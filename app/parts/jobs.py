@@ -4,7 +4,7 @@ A job is a folder ``<runs folder>/.jobs/<id>/`` and every look starts from its f
 
     job.json        the command, the process and when it began
     log.txt         what the process says
-    allocation.npz  what it was asked to train (train only)
+    allocation.json what it was asked to train (train only)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import write_json, write_text
 
-JOBS, JOB, LOG, ALLOCATION = ".jobs", "job.json", "log.txt", "allocation.npz"
+JOBS, JOB, LOG, ALLOCATION = ".jobs", "job.json", "log.txt", "allocation.json"
 _SAYS = "zorba: "  # how the command begins the line that explains its exit
 _ENDED = -1.0
 

@@ -160,7 +160,7 @@ def _start(allocation: Allocation, form: Form) -> None:
     if said := st.session_state.pop(_ERROR, None):
         ui.problem(said)
     with st.expander("The same as a command", icon=":material/terminal:"):
-        file = {"allocation": "allocation.npz"} if facts.allocates else {}
+        file = {"allocation": "allocation.json"} if facts.allocates else {}
         st.code(shlex.join(jobs.command_of({**file, **request})), language="bash", wrap_lines=True)
 
 

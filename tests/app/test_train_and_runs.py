@@ -43,7 +43,7 @@ def test_the_page_shows_what_would_be_trained(train):
     assert "6 clients" in said
     assert "A short check before the first round" in said
     command = next(block.value for block in train.code)
-    assert command.startswith("zorba train --allocation allocation.npz --dataset toy-reviews")
+    assert command.startswith("zorba train --allocation allocation.json --dataset toy-reviews")
 
 
 @pytest.mark.parametrize(

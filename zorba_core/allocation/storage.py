@@ -1,7 +1,4 @@
-"""Allocations as files: NPZ (the matrix), JSON (block ids per client), CSV (a row per client). Read as data only.
-
-Shapes: M blocks, N clients. ``A_MN`` bool.
-"""
+"""Allocations as files: JSON (block ids per client) or CSV (a row per client)."""
 
 from __future__ import annotations
 
@@ -9,19 +6,15 @@ import csv
 import io
 import json
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from zorba_core import files
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import MAX_BLOCKS, MAX_CELLS
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 
-FORMATS = ("npz", "json", "csv")
+FORMATS = ("json", "csv")
 MAX_FILE_BYTES = 256_000_000
 _COLUMNS = ("client", "num_blocks", "blocks")
 _ANOTHER_COPY = "restore the file from a copy, or write it again"
@@ -31,12 +24,8 @@ def allocation_to_bytes(allocation: Allocation, file_format: str) -> bytes:
     """The content of a file that :func:`allocation_from_file` reads back.
 
     Raises:
-        InvalidInputError: a format other than npz, json and csv.
+        InvalidInputError: a format other than json and csv.
     """
-    if file_format == "npz":
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, A_MN=allocation.A_MN)
-        return buffer.getvalue()
     if file_format == "json":
         shape = {"num_blocks": allocation.num_blocks, "num_clients": allocation.num_clients}
         return files.to_json({**shape, "blocks_per_client": allocation.blocks_per_client}).encode()
@@ -59,7 +48,7 @@ def allocation_sha256(allocation: Allocation) -> str:
 
 
 def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
-    """Read an allocation from ``.npz``, ``.json`` or ``.csv``.
+    """Read an allocation from ``.json`` or ``.csv``.
 
     Raises:
         MissingDataError: no such file.
@@ -70,7 +59,7 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
         raise MissingDataError(f"allocation file {str(path)!r} does not exist")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise InvalidInputError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
-    readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
+    readers = {".json": _read_json, ".csv": _read_csv}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InvalidInputError(f"{path}: unknown format; want a name that ends in {', '.join(FORMATS)}")
@@ -78,25 +67,6 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
         return reader(path)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: not an allocation ({error})") from None
-
-
-def _read_npz(path: Path) -> Allocation:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = archive.getinfo("A_MN.npy").file_size
-        if size > MAX_CELLS:  # a small file can unpack to a huge one
-            raise InvalidInputError(f"its matrix unpacks to {size} bytes, at most {MAX_CELLS} are read")
-        with np.load(path, allow_pickle=False) as arrays:
-            A_MN = arrays["A_MN"]
-    except KeyError:
-        raise InvalidInputError("the archive has no array A_MN") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError):
-        raise InvalidInputError(f"the archive is damaged; {_ANOTHER_COPY}") from None
-    if A_MN.dtype.kind not in "biuf" or A_MN.ndim != 2:
-        raise InvalidInputError(
-            f"A_MN is an array of {A_MN.dtype} with {A_MN.ndim} axes; want (blocks, clients) of 0 and 1"
-        )
-    return Allocation(A_MN)
 
 
 def _read_json(path: Path) -> Allocation:

@@ -20,7 +20,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_target
 from zorba_core.vram import Workload
 
-SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file.")
+SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .json or .csv file.")
 _MOST_ROWS = 60
 
 
@@ -70,8 +70,8 @@ def check_save(save: Path | None) -> None:
     """
     if save is None:
         return
-    if save.suffix.lower() not in (".npz", ".json", ".csv"):
-        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .npz, .json or .csv")
+    if save.suffix.lower() not in (".json", ".csv"):
+        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .json or .csv")
     check_target(save)
 
 

@@ -39,7 +39,7 @@ class AllocationChoice(Checked):
     clients: int | None = Field(None, ge=1, le=MAX_CLIENTS)
     """Number of clients, N; default 20, and 8 of a large model."""
     allocation: Path | None = None
-    """NPZ, JSON or CSV of who activates which blocks, instead of a solver."""
+    """JSON or CSV of who activates which blocks, instead of a solver."""
     solver: Annotated[str | None, OneOf(SOLVERS.meanings)] = None
     """{choices}. Default: balanced."""
     total: int | None = None
