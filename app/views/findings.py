@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pandas as pd
 import streamlit as st
 
 from app.parts import runs, ui
-from zorba_core.study.claims import FILE, Row, read_claims
+from zorba_core.study.claims import FILE, Row, read_claims, with_symbols
 
 # A claim's id, and what was found about it in plain words.
 SENTENCES = {
@@ -16,7 +18,7 @@ SENTENCES = {
     "lambda/bias": "Λ is not what the theory needs: with every block on every client the bias is 0, and the bound "
     "charges for it.",
     "fig-4a/scenarios": "SC2 and SC3 cannot come from the stated set-up: no fleet of 1,000 allows them.",
-    "lambda/ranks": "Whether an allocation of lower Λ trains better is open.",
+    "lambda/ranks": "Does an allocation of lower Λ train better than others of equally many blocks?",
 }
 KINDS = {"Tables": r"\bTable", "Figures": r"\bFig", "Theory": r"Theorem|Lemma|Proposition|Observation|Remark"}
 
@@ -51,7 +53,9 @@ def page() -> None:
 @st.cache_data(max_entries=2)
 def _claims(changed_ns: int) -> list[Row]:
     """Those first that do not hold."""
-    return sorted(read_claims(runs.ROOT), key=lambda claim: claim.verdict != "contradicted")
+    claims = sorted(read_claims(runs.ROOT), key=lambda claim: claim.verdict != "contradicted")
+    texts = ("says", "measured", "note")
+    return [Row(**asdict(claim) | {name: with_symbols(getattr(claim, name)) for name in texts}) for claim in claims]
 
 
 def _filtered(frame: pd.DataFrame) -> pd.DataFrame:

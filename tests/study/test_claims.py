@@ -67,6 +67,8 @@ def test_the_page_has_the_table_and_findings_of_400_words_whose_numbers_are_in_i
     measured = " ".join(row.measured + row.note + row.says for row in stored).replace(",", "")
     for number in re.findall(r"\d+\.\d+|\d\d+", findings.replace(",", "")):
         assert number in measured, number
+    undecided = {row.id for row in stored if row.verdict == Verdict.UNDECIDED}
+    assert ("Whether Λ predicts training is undecided" in findings) == ("lambda/ranks" in undecided)
     assert all(line.count(" | ") == 3 for line in table.splitlines() if line.startswith("| "))
 
 

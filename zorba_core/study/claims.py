@@ -9,6 +9,7 @@ mathematics (``claims_theory``), proven optima (``claims_allocation``), counting
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -27,6 +28,17 @@ PARTS = {  # of the page's table
     "Training": claims_runs.__name__,
 }
 _TABLE_BEGINS = "## All claims"
+_SYMBOLS = {
+    "Lambda": "Λ",
+    "Omega": "Ω",
+    "gamma": "γ",
+    "lambda": "λ",
+    "sigma": "σ",
+    "alpha": "α",
+    "psi": "ψ",
+    "eta": "η",
+    "mu": "μ",
+}
 
 
 @dataclass(frozen=True)
@@ -104,9 +116,14 @@ def page_table(rows: list[Row]) -> str:
         lines += ["", f"### {part}", "", "| where | the paper says | measured | verdict |", "| --- | --- | --- | --- |"]
         for row in rows:
             if row.decided_by.startswith(f"{module}."):
-                cells = " | ".join(_escaped(cell) for cell in (row.where, row.says, row.measured))
+                cells = " | ".join(_escaped(with_symbols(cell)) for cell in (row.where, row.says, row.measured))
                 lines.append(f"| {cells} | {row.verdict} |")
     return "\n".join(lines) + "\n"
+
+
+def with_symbols(text: str) -> str:
+    """The paper's letters in place of their names, for people: ``sigma_G^2`` becomes ``σ_G^2``."""
+    return re.sub(rf"(?<![A-Za-z])({'|'.join(_SYMBOLS)})(?![A-Za-z])", lambda name: _SYMBOLS[name[1]], text)
 
 
 def _escaped(text: str) -> str:

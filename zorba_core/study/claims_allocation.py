@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -320,44 +319,20 @@ def algorithm_1_exit() -> Outcome:
 
 @claim("p2/replaced", "IV-B", "P2 does not scale, so it is replaced by two subproblems.")
 def p2_exact(checkout: Path) -> Outcome:
-    seconds = timings(checkout)
-    if (N, 12) not in seconds.get("exact", {}):
+    path = checkout / TIMINGS
+    sizes = [
+        row
+        for row in (read_json(path)["scaling"] if path.is_file() else [])
+        if (row["solver"], row["num_clients"], row["num_blocks"], row["total"]) == ("exact", N, 12, None)
+    ]
+    if not sizes:
         return Outcome(Verdict.UNDECIDED, NOT_RUN, "python -m tests.benchmarks.bench_allocation")
     return decided(
         False,
-        f"the exact solver proves the least Lambda of {N} clients and 12 blocks in {seconds['exact'][N, 12]:.2f} s",
+        f"the exact solver proves the least Lambda of {N} clients and 12 blocks in {sizes[0]['cpu_s']:.2f} s",
         "one core. O(2^(MN)) is the cost of enumeration, not of the problem. With 24 blocks a proof can end with a "
         "gap, which the solver reports",
     )
-
-
-@claim("algorithm-2/cost", "IV-B", "A vector costs O(MN (sqrt(M + N) log N + min(M, N))).")
-def complexity(checkout: Path) -> Outcome:
-    seconds = timings(checkout).get("lexicographic", {})
-    if len(seconds) < 2:
-        return Outcome(Verdict.UNDECIDED, NOT_RUN, "python -m tests.benchmarks.bench_allocation")
-    small, large = min(seconds), max(seconds)
-
-    def stated(size: tuple[int, int]) -> float:
-        clients, blocks = size
-        return blocks * clients * (math.sqrt(blocks + clients) * math.log2(clients) + min(blocks, clients))
-
-    growth = seconds[large] / seconds[small] / (stated(large) / stated(small))
-    return Outcome(
-        Verdict.UNDECIDED,
-        f"from N, M = {small[0]}, {small[1]} to {large[0]}, {large[1]} time grows {growth:.2f} times as much as the "
-        "stated cost",
-        "a few sizes decide no asymptotic claim. A closed form and a wrap-around give the same gamma* in O(N)",
-    )
-
-
-def timings(checkout: Path) -> dict[str, dict[tuple[int, int], float]]:
-    """Processor seconds by solver and (N, M), of allocations without a total; empty where there is no file."""
-    path, seconds = checkout / TIMINGS, {}
-    for row in read_json(path)["scaling"] if path.is_file() else []:
-        if row["total"] is None:
-            seconds.setdefault(row["solver"], {})[row["num_clients"], row["num_blocks"]] = float(row["cpu_s"])
-    return seconds
 
 
 # --- the front -------------------------------------------------------------------------------------------

@@ -85,9 +85,11 @@ def _faster(checkout: Path, other: str, cost: str, *, zorba_ahead: bool) -> Outc
         f"{row.base} on {row.task} {row.value:.2f} ({row.low:.2f} to {row.high:.2f}, {row.count} seeds)"
         for row in cells.itertuples()
     )
-    values, inverse = (cells["value"], 1) if zorba_ahead else (1 / cells["value"], -1)
-    excludes = (cells["high"] < 1) if inverse > 0 else (cells["low"] > 1)
-    opposite = (cells["low"] > 1) if inverse > 0 else (cells["high"] < 1)
+    if len(cells) > 2:
+        mean, low, high, count = mean_interval(np.log(cells["value"]))
+        listed += f"; over {count} cells {math.exp(mean):.2f} ({math.exp(low):.2f} to {math.exp(high):.2f})"
+    below, above = cells["high"] < 1, cells["low"] > 1
+    values, excludes, opposite = (cells["value"], below, above) if zorba_ahead else (1 / cells["value"], above, below)
     if edges:
         verdict = Verdict.UNDECIDED
     elif (excludes & (values < NO_EVIDENCE[0])).all():

@@ -293,13 +293,13 @@ def proposition_1() -> Outcome:
 
 @claim(
     "not-testable",
-    "IV-A; Table I; Fig. 1, 3, 4",
-    "P1 is NP-hard; 24 round counts of OPT-125M and OPT-1.3B; numbers in figures.",
+    "IV; Table I; Fig. 1, 3, 4",
+    "P1 is NP-hard; costs in O(.); 24 round counts of OPT-125M and OPT-1.3B; numbers in figures.",
 )
 def not_testable() -> Outcome:
     return Outcome(
         Verdict.UNDECIDED,
         "not tested",
-        "NP-hardness is stated without a proof or a citation, and no experiment decides it. Round counts need OPT's "
+        "NP-hardness is stated without a proof or a citation, and a few sizes decide no O(.). Round counts need OPT's "
         "weights and the authors' splits, prompts and seeds. The figures' numbers are not in the text",
     )
