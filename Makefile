@@ -55,7 +55,7 @@ model: $(STAMP)
 	$(BIN)/zorba get-model smollm2-135m
 
 federation: $(STAMP)
-	$(BIN)/zorba federation up --clients 4
+	$(BIN)/zorba federate --clients 4
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -p no:nbval -n 5 --dist loadgroup --no-loadscope-reorder tests

@@ -42,25 +42,19 @@ print(json.dumps(shown))
 """
 FEDERATED = """
 import json, sys
-from dataclasses import replace
-from zorba_core.engine.settings import Settings
-from zorba_core.federation.client import Client
-from zorba_core.federation.client_settings import ClientSettings
-from zorba_core.federation.config import RunConfig, ServerSettings
-from zorba_core.federation.in_process import InProcess
-from zorba_core.federation.session import serve
-from zorba_core.allocation import Problem, solve
+from zorba_core.federation.request import Request, run_config
+from zorba_core.federation.server_app import serve
+from zorba_core.federation.simulate import LocalGrid
 from zorba_core.runs.train import fine_tune
 model, folder = sys.argv[1:]
-settings = Settings(method="momentum", estimator="central", rounds=4, directions=2, batch_size=2,
-                         seq_len=24, eval_every=2, eval_rows=8, lr=1e-3)
-config = RunConfig(dataset="tickets", model=model, label_words=("bad", "good"), num_clients=3, alpha=1.0,
-                   settings=settings)
-clients = {seat: Client(ClientSettings(seat=seat, blocks=blocks, model=model)) for seat, blocks in enumerate((3, 2, 1))}
-many = serve(config, ServerSettings(min_clients=3, start_timeout=0.01, deadline=1.0), InProcess(clients),
-             runs_folder=f"{folder}/many", force=True)
-one = fine_tune(many.allocation, dataset="tickets", model=model, settings=settings, runs_folder=f"{folder}/one",
-                force=True)
+settings = {"method": "momentum", "estimator": "central", "rounds": 4, "directions": 2, "batch_size": 2, "seq_len": 24,
+            "eval_every": 2, "eval_rows": 8, "lr": 1e-3}
+request = Request.of(run_config(dataset="tickets", model=model, clients=3, budgets="3,2,1", force=True,
+                                **{f"settings.{name}": value for name, value in settings.items()},
+                                **{"runs-folder": f"{folder}/many", "label-words": '["bad", "good"]'}))
+many = serve(request, LocalGrid([{"partition-id": n, "model": model} for n in range(3)]))
+one = fine_tune(many.allocation, dataset="tickets", model=model, settings=request.terms.settings,
+                runs_folder=f"{folder}/one", force=True)
 print(json.dumps([many.summary["weights_sha256"], one.summary["weights_sha256"]]))
 """
 

@@ -134,7 +134,7 @@ def test_each_point_of_its_sweep_is_found_again(dice, by_total):
         assert front.optimal_E[i] == again.optimal
 
 
-@pytest.mark.parametrize("command", ["allocate", "pareto", "train", "federation up"])
+@pytest.mark.parametrize("command", ["allocate", "pareto", "train", "federate"])
 def test_it_is_in_the_help_of_commands(dice, command):
     asked = CliRunner().invoke(build_app(), [*command.split(), "--help"], env={"COLUMNS": "300"})
     assert f"dice: {dice.help}" in " ".join(asked.output.replace("│", " ").split())

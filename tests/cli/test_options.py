@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from zorba_core.allocation import SOLVERS
-from zorba_core.cli import allocate, build_app, federation, pareto, scenario, train, vram
+from zorba_core.cli import allocate, build_app, federate, pareto, scenario, train, vram
 from zorba_core.cli.allocate import Limits, SolveOptions
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.fleet_options import FleetOptions
@@ -22,8 +22,7 @@ from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS
 from zorba_core.engine.settings import Settings
-from zorba_core.federation.config import ServerSettings
-from zorba_core.federation.robust import AggregationSettings
+from zorba_core.federation.options import ServerOptions
 from zorba_core.vram import Workload
 
 
@@ -48,15 +47,15 @@ OPTIONS_OF = {
     "scenario": (FleetOptions, Workload, Limits),
     "pareto": (FleetOptions, Workload, SolveOptions),
     "vram": (Workload,),
-    "federation up": (Settings, TaskOptions, AggregationSettings, ServerSettings, FolderOptions),
+    "federate": (Settings, TaskOptions, AllocationChoice, ServerOptions, FolderOptions),
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
     "train": dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision")),
     "pareto": {"model": "opt-125m"},
-    "federation up": {
-        "dataset": None, "rounds": 20, "eval_every": 5, "min_clients": None,
-        "start_timeout": 180.0, "estimator": "cohort",
+    "federate": {
+        **dict.fromkeys(("lr", "schedule", "direction", "directions")),
+        "rounds": 20, "eval_every": 5, "estimator": "cohort",
     },
 }  # fmt: skip
 UNOFFERED = {
@@ -65,9 +64,7 @@ UNOFFERED = {
     "scenario": {"total_mode"},
     "pareto": {"budgets", "blocks", "time_limit"},
     "vram": set(),
-    "federation up": {
-        "num_seeds", "inactive", "target", "precision", "device", "threads", "aggregation", "evaluate_on",
-    },
+    "federate": {"num_seeds", "inactive", "target", "precision", "device"},
 }  # fmt: skip
 CASES = [(name, cls) for name, classes in OPTIONS_OF.items() for cls in classes]
 
@@ -102,7 +99,7 @@ def test_help_shows_the_names_that_registries_hold(all_commands):
 
 
 def test_the_shared_options_are_declared_once():
-    for module in (allocate, federation, pareto, scenario, train, vram):
+    for module in (allocate, federate, pareto, scenario, train, vram):
         source = inspect.getsource(module)
         for option in ("batch_size: int", "seed: int", "dtype: str", "lr: float"):
             assert f"{option} = typer.Option" not in source, module.__name__
@@ -118,7 +115,7 @@ def test_a_group_of_options_is_made_into_its_object_and_a_wrong_one_is_refused_b
 def test_assembling_the_command_and_a_wrong_setting_load_no_torch():
     code = (
         "import sys; from zorba_core.cli import build_app; from zorba_core.engine.settings import Settings; "
-        "import zorba_core.federation.config; build_app(); "
+        "import zorba_core.federation.options; build_app(); "
         "print([name for name in ('torch', 'transformers', 'plotly') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,82 +2,119 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from tests.federation.conftest import BUDGETS
-from tests.runs.resumable import copy_of, resume
-from zorba_core.allocation import Problem, solve
-from zorba_core.errors import InvalidInputError
-from zorba_core.federation.session import serve
-from zorba_core.runs import read_run
-from zorba_core.runs.log import LOG
+import zorba_core as zorba
+from tests.federation.conftest import SETTINGS, all_equal
+from tests.runs.test_option_runs import folder  # noqa: F401 - a fixture
+from tests.runs.test_own_data import reviews
+from zorba_core.data.own_task import task_for
+from zorba_core.data.task import table_of
+from zorba_core.federation.server_app import serve
+from zorba_core.federation.simulate import LocalGrid
+from zorba_core.files import to_json
 from zorba_core.runs.replay import replay
-from zorba_core.runs.train import fine_tune
-
-
-def in_one_process(config, tmp_path):
-    allocation = solve(Problem(BUDGETS, 3)).allocation
-    return fine_tune(
-        allocation, dataset=config.dataset, model=config.model, settings=config.settings, force=True,
-        runs_folder=tmp_path / "one",
-    )  # fmt: skip
-
-
-def federated(config, settings, transport, tmp_path):
-    return serve(config, settings, transport, runs_folder=tmp_path / "many", force=True)
-
-
-def test_federated_rounds_are_the_reference_loops_bit_for_bit(make_config, server_settings, transport, tmp_path):
-    config = make_config()
-    one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
-    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
-    assert (many.allocation.A_MN == one.allocation.A_MN).all()
-    for ours, theirs in zip(many.rounds[1:], one.rounds[1:], strict=True):
-        for name in ("seeds_Q", "rho_NQ", "status_N", "loss_N"):
-            assert getattr(ours, name).tobytes() == getattr(theirs, name).tobytes()
-        for name in ("round", "lr", "forward_passes", "scalars_up", "scalars_down"):
-            assert getattr(ours, name) == getattr(theirs, name)
-    columns = ["round", "train_loss", "eval_loss", "eval_accuracy", "clients_reported"]
-    assert many.metrics[columns].equals(one.metrics[columns])
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"direction": "low-rank"},
-        {"lora_rank": 2},
-        {"schedule": "cosine"},
+        {},
+        {"estimator": "cohort", "direction": "low-rank"},
+        {"estimator": "cohort", "lora_rank": 2},
+        {"schedule": "cosine", "participation": 0.5},
+        {"method": "decomfl", "directions": 3},
     ],
-    ids=lambda changes: "-".join(map(str, changes.values())),
+    ids=lambda changes: "-".join(map(str, changes.values())) or "reference",
 )
-def test_every_arithmetic_has_the_trainers_bits_and_is_resumed_and_replayed_with_them(
-    make_config, server_settings, transport, train_settings, tmp_path, changes
-):
-    config = make_config(train_settings.replace(estimator="cohort", **changes))
-    one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
+def test_a_simulated_federation_has_the_trainers_bits(ask, nodes, in_one_process, changes):
+    request = ask(changes)
+    one, many = in_one_process(request), serve(request, LocalGrid(nodes))
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
-    assert all(client["equal"] for client in many.summary["replicas"])
-    for run in (one, many):
-        assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
-    rounds_before = one.rounds[1:]
-    cut = copy_of(one, tmp_path / "cut")
-    (cut / LOG).write_bytes((cut / LOG).read_bytes()[:-400])
-    assert len(read_run(cut).rounds[1:]) < len(rounds_before)
-    assert resume(cut).summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all_equal(many)
+    for ours, theirs in zip(many.rounds[1:], one.rounds[1:], strict=True):
+        for name in ("seeds_Q", "rho_NQ", "status_N", "loss_N", "rho_bar_MQ"):
+            assert getattr(ours, name).tobytes() == getattr(theirs, name).tobytes()
+        for name in ("round", "lr", "forward_passes", "scalars_up", "scalars_down"):
+            assert getattr(ours, name) == getattr(theirs, name)
+    columns = ["round", "train_loss", "eval_loss", "eval_accuracy", "clients_reported"]
+    assert many.metrics[columns].equals(one.metrics[columns])
+    assert replay(many.path).network.weights_sha256() == many.summary["weights_sha256"]
 
 
-@pytest.mark.parametrize("estimator", ["cohort", "reference"])
-def test_other_estimators_agree_to_rounding(make_config, server_settings, transport, tmp_path, estimator):
-    config = make_config()
-    config = config.replace(settings=config.settings.replace(estimator=estimator, rounds=1, mu=1e-2))
-    one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
-    rho_one, rho_many = (run.rounds[1:][0].rho_NQ for run in (one, many))
-    # A client by itself goes through the model in another batch shape than in the cohort of all.
-    assert np.abs(rho_one - rho_many).max() <= 1e-5 * max(1.0, np.abs(rho_one).max())
+@pytest.mark.usefixtures("example_parts")
+def test_a_method_with_server_state_has_them_too(ask, nodes, in_one_process):
+    request = ask({"method": "momentum", "estimator": "central"}, dataset="tickets")
+    one, many = in_one_process(request), serve(request, LocalGrid(nodes))
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all_equal(many)
+    states = [[{name: value.tolist() for name, value in done.method_state.items()} for done in run.rounds[1:]]
+              for run in (one, many)]  # fmt: skip
+    assert states[0] == states[1]
 
 
-def test_a_federated_run_is_not_gone_on_with_in_one_process(make_config, server_settings, transport, tmp_path):
-    run = federated(make_config(), server_settings, transport, tmp_path)
-    with pytest.raises(InvalidInputError, match="zorba federation up --resume"):
-        resume(run.path)
+def test_the_learning_rate_is_found_with_the_clients_as_in_one_process(ask, nodes, in_one_process):
+    request = ask({"directions": 40, "num_seeds": 64, "rounds": 2}, **{"find-lr": True})
+    one, many = in_one_process(request, find_lr=True), serve(request, LocalGrid(nodes))
+    rates = [run.config["rate"] for run in (one, many)]
+    assert many.config["lr"] == one.config["lr"] != SETTINGS["lr"]
+    assert rates[0]["rounds"] == rates[1]["rounds"] > 4
+    assert [trial["lr"] for trial in rates[0]["trials"]] == [trial["lr"] for trial in rates[1]["trials"]]
+    assert rates[0]["initial_loss"] == pytest.approx(rates[1]["initial_loss"], rel=1e-12)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all_equal(many)
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A file for each of three clients, and one to test on; the task of them."""
+    frame = reviews()
+    (tmp_path / "clients").mkdir()
+    for branch, rows in frame.groupby("branch"):
+        rows[["remark", "verdict"]].to_csv(tmp_path / "clients" / f"{branch}.csv", index=False)
+    frame.assign(remark=frame["remark"] + " today").head(20).to_csv(tmp_path / "test.csv", index=False)
+    rows = zorba.TableRows(str(tmp_path / "clients" / "*.csv"), test=str(tmp_path / "test.csv"), label="verdict")
+    return task_for(zorba.Task(name="reviews", prompt="{remark} It was", rows=rows))
+
+
+def of_task(task) -> dict:
+    return {"task": to_json(table_of(task)), "clients": 3, "budgets": "3,2,2"}
+
+
+@pytest.mark.parametrize("key", ["rows", "data"])
+def test_clients_with_their_own_files_and_a_label_prior_are_a_run_on_all_files(
+    own, ask, nodes, in_one_process, tmp_path, key
+):
+    request = ask(**of_task(own))
+    files = sorted(map(str, (tmp_path / "clients").iterdir())) if key == "rows" else [own.rows.train] * 3
+    grid = LocalGrid([{**node, key: file} for node, file in zip(nodes[:3], files, strict=True)])
+    one, many = in_one_process(request), serve(request, grid)
+    assert many.config["prior"] == one.config["prior"]
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert many.summary["final_loss"] == one.summary["final_loss"]
+    assert all_equal(many, 3)
+    assert many.predict(["the food was lovely"])["prediction"].tolist()[0] in ("good", "bad")
+    assert many.evaluate().describe()["rows"] == 20
+
+
+@pytest.mark.parametrize("kind", ["options", "text"])
+def test_clients_with_their_own_files_choose_and_write_as_well(
+    kind,
+    folder,  # noqa: F811
+    ask,
+    nodes,
+    in_one_process,
+):
+    files = {"train": str(folder / "clients" / "*.jsonl"), "test": str(folder / "test.csv")}
+    of_kind = {
+        "options": {"options": ("first", "it was {second}"), "label_names": ("one", "two")},
+        "text": {"answer": "answer"},
+    }
+    source = zorba.TableRows(**files, label="right" if kind == "options" else None)
+    task = zorba.Task(name="reasons", kind=kind, prompt="{remark} because", rows=source, **of_kind[kind])
+    request = ask(**of_task(task))
+    own = sorted(map(str, (folder / "clients").glob("*.jsonl")))
+    grid = LocalGrid([{**node, "rows": rows} for node, rows in zip(nodes[:3], own, strict=True)])
+    one, many = in_one_process(request), serve(request, grid)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert many.environment["data"]["metric"] == ("accuracy" if kind == "options" else "exact_match")

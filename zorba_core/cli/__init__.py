@@ -39,10 +39,7 @@ _COMMANDS = {
     "reproduce": "reproduce",
     "report": "report",
     "task": "task",
-    "federation up": "federation",
-}
-_GROUPS = {
-    "federation": "Real clients: the same protocol between processes, over Flower.",
+    "federate": "federate",
 }
 
 
@@ -71,13 +68,9 @@ def build_app() -> typer.Typer:
     ) -> None:
         """Options that stand before the command."""
 
-    groups = {name: typer.Typer(no_args_is_help=True, help=help) for name, help in _GROUPS.items()}
-    for command, module in _COMMANDS.items():
-        group, _, name = command.rpartition(" ")
+    for name, module in _COMMANDS.items():
         function = getattr(importlib.import_module(f"{__name__}.{module}"), name.replace("-", "_"))
-        add_command(groups[group] if group else app, name, function)
-    for name, group in groups.items():
-        app.add_typer(group, name=name)
+        add_command(app, name, function)
     return app
 
 

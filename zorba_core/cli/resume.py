@@ -20,11 +20,19 @@ def resume(
     test: str | None = typer.Option(None, help="Where your own test rows lie now."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an undisturbed one."""
+    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an undisturbed one.
+
+    The clients of a federated run are started again, and catch up from its log.
+    """
+    from zorba_core.cli.federate import resume_federated
     from zorba_core.cli.train import summary_lines, supervised
     from zorba_core.runs import read_run
 
     unfinished = read_run(run)
+    if "federation" in unfinished.config:
+        if (model, data, test) != (None, None, None):
+            raise InvalidInputError("--model, --data and --test are not for federated runs: each client has its own")
+        return resume_federated(unfinished, as_json)
     done = supervised(
         unfinished.settings.rounds,
         lambda callbacks: unfinished.resume(

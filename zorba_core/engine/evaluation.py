@@ -62,9 +62,9 @@ def label_log_probabilities(network: Blocks, rows: Rows, batch_size: int = BATCH
     return log_p_EC
 
 
-def label_prior(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> np.ndarray:
-    """The model's own preference among the label words, (C,), float64: the mean over at most :data:`PRIOR_ROWS` rows
-    of each word's log-probability among them. The labels of ``rows`` play no part.
+def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS, batch_size: int = BATCH_SIZE) -> np.ndarray:
+    """The model's own preference among the label words, (C,), float64: the mean over at most ``most`` rows of each
+    word's log-probability among them. The labels of ``rows`` play no part.
 
     Zhao et al., Calibrate Before Use, 2021 (arXiv:2102.09690) estimate it from prompts without a text; rows of the
     task are closer to what the model will read.
@@ -72,7 +72,7 @@ def label_prior(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> np
     Args:
         rows: of one set of label words.
     """
-    chosen = np.unique(np.linspace(0, len(rows) - 1, PRIOR_ROWS).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
     plain = replace(rows.rows(chosen), prior_C=rows.prior_C[:0])
     return label_log_probabilities(network, plain, batch_size).mean(axis=0)
 

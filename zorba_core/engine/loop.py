@@ -5,7 +5,7 @@ random choice has a stream of its own, keyed by what it is for. The one thing ch
 What the clients report and how it moves the weights is the method's (:mod:`zorba_core.engine.methods.interface`).
 
 :func:`run_rounds` takes its rounds from :class:`RoundSource`: all clients in this process (:class:`LocalRounds`), or a
-server and its clients over a network (:mod:`zorba_core.federation.rounds`).
+server and its clients over a network (:mod:`zorba_core.federation.server_app`).
 
 Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 """

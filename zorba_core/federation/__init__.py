@@ -1,12 +1,13 @@
-"""The training protocol between processes: seeds and block ids down, scalars up, averages down; never weights.
+"""Federated fine-tuning between processes, as two small Flower apps: seeds and block ids down, scalars up, averages
+down; never weights.
 
-    messages    what is said, checked strictly on arrival
-    fleet       seats, members, and the plan made for them; membership: who takes part
-    robust      averages that a few wrong scalars cannot move
-    server      one round after another for whoever answers; client: the other side
-    replica     base model + applied averages = weights, kept on disk by replica_store
-    rounds      the loop, the same for every transport; session: from a request to a finished run folder
-    in_process  the transport without processes; flower: the transport over Flower (extra ``flower``)
+    server_app  the ServerApp: rounds over a Flower grid, and their log     client_app  the ClientApp
+    protocol    the messages, and how they are checked                      replica     base model + averages = weights
+    request     what is asked for: Flower's run-config, and the terms that server and clients agree on
+    simulate    virtual clients in one process: a grid without a network
+    resident    a SuperNode that keeps its ClientApp; the ServerApp in the process that shows its progress
+    loopback    SuperLink and SuperNodes as child processes, all ended with their parent
+    app/        the folder that ``flwr run`` takes
 
-README.md beside this file has the threat model and how to deploy on several hosts.
+README.md beside this file says how to deploy it on several hosts.
 """

@@ -1,89 +1,232 @@
-"""A federated run's request as plain JSON: what ``config.json`` holds and what a server is started with."""
+"""What is asked for: the run-config of ``flwr run``, read into what the server needs; and the terms that it sends to
+clients, as JSON, when it greets them.
+
+A client takes from the terms what decides the numbers (task, words, division of the rows, settings of the estimator)
+and nothing that decides what its machine does: which files to read, which device and how many threads are its own.
+"""
 
 from __future__ import annotations
 
 import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from zorba_core.allocation import Allocation
-from zorba_core.data.divide import DIRICHLET
+from pydantic import Field
+
+from zorba_core.allocation import Allocation, Problem, solve
+from zorba_core.checked import Checked
+from zorba_core.data.divide import division_of
+from zorba_core.data.encode import with_label_words
+from zorba_core.data.own_task import task_for
+from zorba_core.data.task import Said, TableRows, Task, get_task, table_of, task_from
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS, method_facts
+from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, first_line
-from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.options import ServerOptions
 from zorba_core.files import to_json
-from zorba_core.runs.complete import allocation_config
-from zorba_core.runs.folder import settings_of
-from zorba_core.runs.log import CONFIG
+from zorba_core.runs.folder import RunFolder, allocation_of
+from zorba_core.runs.load import read_spec
+from zorba_core.runs.models import load_tokenizer
+
+APP = Path(__file__).parent / "app"
+MAX_CLIENTS = 100_000
 
 
-def check_config(config: RunConfig, settings: ServerSettings) -> None:
-    """Refuse what cannot be federated.
-
-    Raises:
-        InvalidInputError: a method that exchanges more than scalars, an estimator that takes a backward pass, or fewer
-            seats than clients to wait for.
-    """
-    if not method_facts(config.settings.method).federates:
-        known = ", ".join(name for name, facts in METHODS.items() if facts.federates)
-        raise InvalidInputError(
-            f"method is {config.settings.method}; a federation of processes runs methods that exchange scalars: {known}"
-        )
-    if ESTIMATORS[config.settings.estimator].exact:
-        raise InvalidInputError(
-            f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
-            "clients take forward passes alone; use cohort or reference"
-        )
-    if settings.min_clients > config.num_clients:
-        raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
-    if config.task and not settings.evaluate_on:
-        raise InvalidInputError(
-            f"the server has no rows of task {config.dataset} to evaluate on; give a file of its own with --test"
-        )
-
-
-def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any]:
-    """What a federated run is asked for, as plain JSON; :func:`configs_of` reads it back."""
-    return {
-        "dataset": config.dataset,
-        "model": config.model,
-        "label_words": list(config.label_words),
-        "num_clients": config.num_clients,
-        "alpha": config.alpha,
-        "division": config.division,
-        **({"task": json.loads(config.task)} if config.task else {}),
-        **config.settings.model_dump(),
-        "federation": settings.model_dump(),
-    }
-
-
-def folder_config(config: RunConfig, settings: ServerSettings, allocation: Allocation) -> dict[str, Any]:
-    """``config.json`` of a federated run: that of any run, and how the server runs its rounds."""
-    return {
-        **request_config(config, settings),
-        "num_blocks": allocation.num_blocks,
-        "allocation": allocation_config(allocation, {"solver": settings.solver}),
-    }
-
-
-def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSettings]:
-    """Both configs from a run's ``config.json``.
+class Terms(Checked):
+    """What server and clients agree on.
 
     Raises:
-        InvalidInputError: the run is not a federated one, or a value is impossible.
+        InvalidInputError: a value out of range.
     """
-    if "federation" not in value:
-        raise InvalidInputError(f"{path}: this run was made in one process; continue it with zorba resume")
+
+    dataset: str
+    """The task."""
+    task: str = ""
+    """JSON of a task of the user's own, without where anybody's rows lie; empty for a built-in one."""
+    model: str
+    """Its name, or the folder that the server reads."""
+    label_words: tuple[str, ...]
+    clients: int = Field(ge=1, le=MAX_CLIENTS)
+    division: str
+    """Of a built-in task's rows, or of one file's, among the clients."""
+    alpha: float = Field(gt=0, allow_inf_nan=True)
+    splits: bool
+    """The server evaluates on a part of the file that clients share, which they leave out."""
+    settings: Settings
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """
+        Raises:
+            InvalidInputError: not JSON of terms, or an impossible value.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (InvalidInputError, ValueError, TypeError, RecursionError) as error:
+            raise InvalidInputError(f"the run's terms cannot be used: {first_line(error)[:200]}") from None
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump())  # with Infinity, which alpha may be
+
+    def data_task(self) -> Task:
+        """The task, whose rows each side has in its own place."""
+        task = task_from(json.loads(self.task)) if self.task else get_task(self.dataset)
+        return with_label_words(task, self.label_words or None)
+
+
+def run_config(**changes: Any) -> dict[str, Any]:
+    """The run-config of ``app/pyproject.toml`` with some values changed, as Flower hands it to the ServerApp."""
+    config = tomllib.loads((APP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
+    settings = {f"settings.{name}": value for name, value in config.pop("settings").items()}
+    return {**config, **settings, **changes}
+
+
+def shared_task(task: Task) -> str:
+    """The task for :attr:`Terms.task`: the form of its rows, and nothing of where they lie."""
+    if not isinstance(task.rows, TableRows):
+        return ""
+    table, local = table_of(task), ("train", "test", "encoding")
+    return to_json({**table, "rows": {name: value for name, value in table["rows"].items() if name not in local}})
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One federated run as the server is to serve it."""
+
+    task: Task  # with the server's own rows, if it has any
+    terms: Terms
+    allocation: Allocation
+    origin: dict[str, Any]  # of the allocation, for the run's config
+    options: ServerOptions
+    find_lr: bool
+    prior: bool
+    threads: int
+    force: bool
+    runs_folder: str
+    name: str | None
+    resume: RunFolder | None = None
+
+    @classmethod
+    def of(cls, run_config: Mapping[str, Any]) -> Self:
+        """From the keys of ``app/pyproject.toml``.
+
+        Raises:
+            InvalidInputError, MissingDataError: a value that is impossible, or that the others contradict.
+        """
+        config = {name: value for name, value in run_config.items() if value != ""}
+        if "resume" in config:
+            return cls.to_resume(RunFolder.read(config["resume"]))
+        settings = {name.removeprefix("settings."): config[name] for name in config if name.startswith("settings.")}
+        options = {name: config[name.replace("_", "-")] for name in ServerOptions.model_fields}
+        model, test = config["model"], config.get("test")
+        spec = read_spec(model)
+        if "task" in config:
+            task = task_from(json.loads(config["task"]))
+        elif "data" in config:
+            task = task_for(config["data"], Said(test=test), tokenizer=partial(load_tokenizer, model))
+        else:
+            task = get_task(config.get("dataset", "toy-reviews"))
+        words = json.loads(config["label-words"]) if "label-words" in config else None
+        task = with_label_words(task, words)
+        terms = Terms(
+            dataset=task.name,
+            task=shared_task(task),
+            model=model,
+            label_words=tuple(task.label_words),
+            clients=config["clients"],
+            division=division_of(task, config.get("division")),
+            alpha=config["alpha"],
+            splits=_splits(task),
+            settings=Settings(**settings),
+        )
+        allocation, origin = _allocation(config, spec.num_blocks, terms)
+        wants_prior = {"yes": True, "no": False}.get(config.get("prior"), task.is_own or is_large(spec.num_parameters))
+        return cls(
+            task,
+            terms,
+            allocation,
+            origin,
+            ServerOptions(**options),
+            find_lr=config["find-lr"],
+            prior=wants_prior and task.kind == "labels" and not task.prior,
+            threads=config["threads"],
+            force=config["force"],
+            runs_folder=config["runs-folder"],
+            name=config.get("name"),
+        ).checked()
+
+    @classmethod
+    def to_resume(cls, run: RunFolder) -> Self:
+        """The request of a run that was cut short: label prior and learning rate are decided.
+
+        Raises:
+            InvalidInputError: the run was not a federated one.
+        """
+        config = run.config
+        if "federation" not in config:
+            raise InvalidInputError(f"{run.path}: this run was made in one process; continue it with zorba resume")
+        task = run.task
+        terms = Terms(
+            dataset=task.name,
+            task=shared_task(task),
+            model=config["model"],
+            label_words=tuple(task.label_words),
+            clients=config["num_clients"],
+            division=config["division"],
+            alpha=float("inf") if config["alpha"] is None else config["alpha"],  # JSON has no infinity
+            splits=_splits(task),
+            settings=run.settings,
+        )
+        options = ServerOptions(**{name: config["federation"][name] for name in ServerOptions.model_fields})
+        settled = {"find_lr": False, "prior": False, "threads": config["threads"], "force": config["force"]}
+        place = {"runs_folder": str(run.path.parent), "name": None}
+        return cls(task, terms, allocation_of(config), {}, options, **settled, **place, resume=run).checked()
+
+    def checked(self) -> Self:
+        """
+        Raises:
+            InvalidInputError: what cannot be federated: a method that exchanges more than scalars, an estimator that
+                takes a backward pass, fewer clients than to wait for; or the server has no rows to evaluate on.
+        """
+        settings, clients = self.terms.settings, self.terms.clients
+        if not method_facts(settings.method).federates:
+            known = ", ".join(name for name, facts in METHODS.items() if facts.federates)
+            raise InvalidInputError(
+                f"method is {settings.method}; a federation of processes runs methods that exchange scalars: {known}"
+            )
+        if ESTIMATORS[settings.estimator].exact:
+            raise InvalidInputError(
+                f"estimator is {settings.estimator}, which simulates clients by a backward pass, and a federation's "
+                "clients take forward passes alone; use cohort or reference"
+            )
+        if self.options.min_clients > clients:
+            raise InvalidInputError(f"min_clients is {self.options.min_clients} and there are {clients} clients")
+        if self.allocation.num_clients != clients:
+            raise InvalidInputError(f"the allocation is for {self.allocation.num_clients} clients, not {clients}")
+        rows = self.task.rows
+        if isinstance(rows, TableRows) and rows.test is None and rows.train is None:
+            raise InvalidInputError(f"the server has no rows of {self.task.name} to evaluate on; give them with test")
+        return self
+
+
+def _splits(task: Task) -> bool:
+    return isinstance(task.rows, TableRows) and task.rows.test is None
+
+
+def _allocation(config: Mapping[str, Any], num_blocks: int, terms: Terms) -> tuple[Allocation, dict[str, Any]]:
+    if "allocation" in config:
+        given = json.loads(config["allocation"])
+        return Allocation.from_blocks(given.pop("blocks_per_client"), num_blocks), given
+    if "budgets" not in config or not method_facts(terms.settings.method).allocates:
+        return Allocation.from_blocks([list(range(num_blocks))] * terms.clients, num_blocks), {}
     try:
-        config = RunConfig(
-            **{name: value[name] for name in ("dataset", "model", "label_words", "num_clients", "alpha")},
-            settings=settings_of(value, path),
-            division=value.get("division", DIRICHLET),
-            task=to_json(value["task"]) if "task" in value else "",
-        )
-        return config, ServerSettings(**value["federation"])
-    except KeyError as error:
-        raise InvalidInputError(f"{path / CONFIG}: {error} is missing") from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidInputError(f"{path / CONFIG}: no federated run's config: {first_line(error)}") from None
+        budgets = [int(part) for part in str(config["budgets"]).split(",")]
+    except ValueError:
+        raise InvalidInputError(f"budgets is {config['budgets']!r}; give whole numbers, e.g. 12,6,4,2") from None
+    solution = solve(Problem(budgets, num_blocks), solver=config["solver"], seed=terms.settings.seed)
+    return solution.allocation, {"solver": solution.solver, "budgets": budgets}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -19,7 +20,7 @@ from zorba_core.data.own_rows import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.evaluation import choose_rows, label_prior
+from zorba_core.engine.evaluation import PRIOR_ROWS, choose_rows, label_prior
 from zorba_core.engine.loop import check_model
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
@@ -101,10 +102,16 @@ def federated_rows(
 
 def with_label_prior(task: Task, network: Blocks, rows: FederatedRows) -> tuple[Task, FederatedRows]:
     """Task and rows whose label scores are free of the model's own preference among the label words, which is
-    estimated from the clients' texts. Their labels play no part."""
-    prior_C = label_prior(network, rows.train)
+    the mean over the clients of what each finds in its own texts. Their labels play no part."""
+    most = prior_rows(len(rows.held_N))
+    prior_C = np.mean([label_prior(network, rows.train.rows(held), most) for held in rows.held_N], axis=0)
     train, evaluation = (replace(part, prior_C=torch.from_numpy(prior_C)) for part in (rows.train, rows.evaluation))
     return replace(task, prior=tuple(prior_C.tolist())), FederatedRows(train, rows.held_N, evaluation)
+
+
+def prior_rows(num_clients: int) -> int:
+    """How many of its rows each client looks at for the label prior."""
+    return -(-PRIOR_ROWS // num_clients)
 
 
 def evaluation_frame(task: Task, settings: Settings) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -72,44 +72,71 @@ class Rate:
         )
 
 
+class Trials(Protocol):
+    """Where :func:`search_rate` takes its trial rounds from: all clients in this process, or over a network."""
+
+    held_out_rows: int
+
+    def begin(self, start: int) -> None:
+        """A new line of rounds, the first of which is ``start`` + 1, from the base weights, which the network holds."""
+
+    def step(self, lr: float) -> None:
+        """One round: the network's weights move.
+
+        Raises:
+            RunError: no client's scalars can be used.
+        """
+
+    def loss(self) -> float:
+        """The loss on the rows held out, nats."""
+
+
 def find_rate(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Rate:
-    """The learning rate for a run of these settings, whose own ``lr`` plays no part.
+    """The learning rate for a run of these settings in this process, whose own ``lr`` plays no part.
 
     Raises:
-        InvalidInputError: the clients hold too few rows to hold any out.
+        InvalidInputError, RunError: as :func:`search_rate`; or the clients hold too few rows to hold any out.
+    """
+    trials = _LocalTrials(network, allocation, hold_out(rows, settings.seed), settings.replace(schedule="constant"))
+    return search_rate(trials, network, settings)
+
+
+def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
+    """As :func:`find_rate`, with rounds from anywhere. ``network`` holds the base weights, before and after.
+
+    Raises:
         RunError: no rate lowers the held-out loss.
     """
-    split = hold_out(rows, settings.seed)
-    settings = settings.replace(schedule="constant")
     base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
-    initial, rounds = evaluate(network, split.evaluation).loss, 0
     chains = min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
-    first = math.nan
+    first, initial, rounds = math.nan, math.nan, 0
     try:
         for attempt in range(_TRIES):
             losses_CR = []
             for c in range(chains):
-                walk = _Chain(network, allocation, split, settings, attempt * chains + c)
-                try:
-                    if math.isnan(first):
-                        first = _FIRST_STRIDE / walk.stride(base_M)
-                    losses_CR.append(walk.losses(first, initial))
-                finally:
-                    network.copy_to_blocks(base_M)
-                rounds += walk.rounds
+                network.copy_to_blocks(base_M)
+                trials.begin((attempt * chains + c) * (_MOST_RATES + 1))
+                if math.isnan(first):
+                    initial = trials.loss()
+                    trials.step(_PROBE)
+                    first = _FIRST_STRIDE / _stride(network, base_M)
+                    rounds += 1
+                losses = _losses(trials, first, initial)
+                losses_CR.append(losses.finite)
+                rounds += losses.rounds
             longest = max(map(len, losses_CR))
             padded_CR = [losses + [math.inf] * (longest - len(losses)) for losses in losses_CR]
             mean_R = np.mean(padded_CR, axis=0)
             stable = np.flatnonzero(mean_R < initial)
             if len(stable):
                 rates = [first * 2**r for r in range(longest)]
-                trials = [
+                tried = [
                     Trial(lr, float(loss) if math.isfinite(loss) else None)
                     for lr, loss in zip(rates, mean_R, strict=True)
                 ]
                 safety = SAFETY * math.sqrt(min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS))
                 lr = float(f"{safety * rates[stable[-1]]:.2g}")
-                return Rate(lr, tuple(trials), initial, len(split.evaluation), rounds)
+                return Rate(lr, tuple(tried), initial, trials.held_out_rows, rounds)
             first *= _LOWER
     finally:
         network.copy_to_blocks(base_M)
@@ -119,59 +146,80 @@ def find_rate(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     )
 
 
-class _Chain:
-    """Rounds from where the network stands, each at twice the rate of the one before."""
+def _stride(network: Blocks, base_M: Sequence[Tensor]) -> float:
+    """How far a round at rate 1 moves the blocks, relative to their length, from where a tiny one led."""
+    moved = length = 0.0
+    for m, base in enumerate(base_M):
+        moved += float((network.block_weights(m) - base).square().sum(dtype=torch.float64))
+        length += float(base.square().sum(dtype=torch.float64))
+    return math.sqrt(moved / length) / _PROBE
 
-    def __init__(
-        self, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings, number: int
-    ) -> None:
+
+class _Losses(NamedTuple):
+    finite: list[float]
+    rounds: int
+
+
+def _losses(trials: Trials, first: float, initial: float) -> _Losses:
+    """The held-out loss after each rate, twice the one before, until two in a row are above the initial one."""
+    losses: list[float] = []
+    while len(losses) < _MOST_RATES and not (len(losses) > 1 and min(losses[-2:]) > initial):
+        try:
+            trials.step(first * 2 ** len(losses))
+        except RunError:
+            return _Losses(losses, len(losses) + 1)
+        loss = trials.loss()
+        if not math.isfinite(loss):
+            return _Losses(losses, len(losses) + 1)
+        losses.append(loss)
+    return _Losses(losses, len(losses))
+
+
+class _LocalTrials:
+    """All clients in this process."""
+
+    def __init__(self, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
         self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
-        self._state = replace(init(network, settings), rounds_done=number * (_MOST_RATES + 1))
-        self.rounds = 0
+        self.held_out_rows = len(rows.evaluation)
 
-    def _step(self, lr: float) -> None:
-        self.rounds += 1
+    def begin(self, start: int) -> None:
+        self._state = replace(init(self._network, self._settings), rounds_done=start)
+
+    def step(self, lr: float) -> None:
         settings = self._settings.replace(lr=lr)
         self._state, _ = step(self._state, self._network, self._allocation, self._rows, settings)
 
-    def stride(self, base_M: Sequence[Tensor]) -> float:
-        """How far a round at rate 1 moves the blocks, relative to their length. Takes a tiny step."""
-        self._step(_PROBE)
-        moved = length = 0.0
-        for m, base in enumerate(base_M):
-            moved += float((self._network.block_weights(m) - base).square().sum(dtype=torch.float64))
-            length += float(base.square().sum(dtype=torch.float64))
-        return math.sqrt(moved / length) / _PROBE
+    def loss(self) -> float:
+        return evaluate(self._network, self._rows.evaluation).loss
 
-    def losses(self, first: float, initial: float) -> list[float]:
-        """The held-out loss after each rate, until two in a row are above the initial one."""
-        losses: list[float] = []
-        while len(losses) < _MOST_RATES and not (len(losses) > 1 and min(losses[-2:]) > initial):
-            try:
-                self._step(first * 2 ** len(losses))
-            except RunError:
-                return losses
-            loss = evaluate(self._network, self._rows.evaluation).loss
-            if not math.isfinite(loss):
-                return losses
-            losses.append(loss)
-        return losses
+
+def held_out_positions(rows_N: Sequence[int], seed: int) -> list[np.ndarray]:
+    """Which of each client's rows are held out, counted from 0 in its own order, sorted: at most a fifth of all rows,
+    and of no client its first.
+
+    Args:
+        rows_N: how many rows each client has.
+
+    Raises:
+        InvalidInputError: too few rows to take any.
+    """
+    spare = [(n, row) for n, rows in enumerate(rows_N) for row in range(1, rows)]
+    count = min(HELD_OUT_ROWS, len(spare), sum(rows_N) // 5)
+    if count < 2:
+        raise InvalidInputError(
+            "the clients hold too few rows to find a learning rate; use fewer clients, or give --lr"
+        )
+    taken = [spare[i] for i in stream("tuning-rows", seed).choice(len(spare), size=count, replace=False)]
+    return [np.array(sorted(row for client, row in taken if client == n), np.int64) for n in range(len(rows_N))]
 
 
 def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
     """The same clients, with some of their rows taken out for evaluation; the evaluation split is not used.
 
-    At most a fifth of the rows, and from no client its last row.
-
     Raises:
-        InvalidInputError: too few rows to take any.
+        InvalidInputError: as :func:`held_out_positions`.
     """
-    spare = np.concatenate([np.asarray(held)[1:] for held in rows.held_N])
-    count = min(HELD_OUT_ROWS, len(spare), sum(map(len, rows.held_N)) // 5)
-    if count < 2:
-        raise InvalidInputError(
-            "the clients hold too few rows to find a learning rate; use fewer clients, or give --lr"
-        )
-    taken = stream("tuning-rows", seed).choice(spare, size=count, replace=False)
+    chosen_N = held_out_positions([len(held) for held in rows.held_N], seed)
+    taken = np.concatenate([np.asarray(held)[chosen] for held, chosen in zip(rows.held_N, chosen_N, strict=True)])
     held_N = [np.setdiff1d(held, taken) for held in rows.held_N]
     return FederatedRows(rows.train, held_N, rows.train.rows(np.sort(taken)))

@@ -63,9 +63,7 @@ def resume(
     run = read_folder(run)
     settings, threads = run.settings, run.config.get("threads", 1)
     if "federation" in run.config:
-        raise InvalidInputError(
-            f"{run.path}: its clients were real processes; resume it with: zorba federation up --resume {run.path}"
-        )
+        raise InvalidInputError(f"{run.path}: this run is a federated one; resume it with: zorba resume {run.path}")
     check_unfinished(run)
     task = with_data(run.task, data, test)
     check_files(run.environment["data"].get("files", {}), task, run.path)

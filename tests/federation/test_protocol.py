@@ -1,0 +1,124 @@
+"""What travels: every bit arrives, nothing malformed is used, and a round costs the bytes that are stated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from zorba_core.federation import protocol
+from zorba_core.federation.protocol import Answer, Average, ProtocolError, Task
+
+M, Q = 12, 10
+
+
+def averages(count: int, first: int = 1) -> tuple[Average, ...]:
+    random = np.random.default_rng(0)
+    return tuple(
+        Average(t, 1e-3 / t, random.integers(2**32, size=Q, dtype=np.uint32), random.normal(size=(M, Q)))
+        for t in range(first, first + count)
+    )
+
+
+def task(count: int = 1, **changes) -> Task:
+    seeds_Q = np.arange(2**32 - Q, 2**32, dtype=np.uint32)
+    asks = {"round": count + 1, "seeds_Q": seeds_Q, "blocks": (0, 5), "held_out": (3,), "prior_C": (-0.1, 1e-300)}
+    return Task("run", 0, 0, averages(count), **{**asks, **changes})
+
+
+def answer(records: RecordDict) -> Answer:
+    from zorba_core.federation.simulate import LocalGrid
+
+    LocalGrid([])  # a message needs a run
+    return Answer(Message(records, 1, "train"))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_task_arrives_to_the_bit(count):
+    sent, read = task(count), protocol.read_task(protocol.task_records(task(count)))
+    for name in ("run", "line", "start", "round", "blocks", "held_out", "prior_C"):
+        assert getattr(read, name) == getattr(sent, name)
+    assert read.seeds_Q.tobytes() == sent.seeds_Q.tobytes()
+    assert len(read.averages) == count
+    for ours, theirs in zip(read.averages, sent.averages, strict=True):
+        assert (ours.round, ours.lr) == (theirs.round, theirs.lr)
+        assert ours.seeds_Q.tobytes() == theirs.seeds_Q.tobytes()
+        assert ours.rho_bar_MQ.tobytes() == theirs.rho_bar_MQ.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rho_bar_RMQ", [float("nan")] * M * Q), ("rho_bar_RMQ", [1.0]), ("seeds_Q", [-1]), ("lrs", [float("inf")])],
+)
+def test_a_task_that_is_damaged_is_refused(name, value):
+    records = protocol.task_records(task())
+    records["zorba"][name] = value
+    with pytest.raises(ProtocolError, match="the server's task cannot be read"):
+        protocol.read_task(records)
+
+
+def test_scalars_arrive_to_the_bit_and_need_not_be_finite():
+    rho_Q = np.array([1e-300, np.pi, np.nan, -np.inf])
+    assert answer(protocol.answer_records({"stands": 3}, rho_Q)).scalars(4).tobytes() == rho_Q.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("rho", "says"),
+    [
+        (np.zeros(3), r"scalars of shape \(3,\) where 4"),
+        (np.zeros((4, 1)), r"of shape \(4, 1\)"),
+        (np.zeros(4, np.float32), "float32 scalars"),
+        (None, "no scalars that can be read"),
+    ],
+)
+def test_scalars_of_another_shape_or_kind_are_refused(rho, says):
+    records = protocol.answer_records({"stands": 0})
+    if rho is not None:
+        records["scalars"] = ArrayRecord({"rho": Array(rho)})
+    with pytest.raises(ProtocolError, match=says):
+        answer(records).scalars(4)
+
+
+def test_an_array_of_pickled_objects_is_not_opened():
+    records = protocol.answer_records({"stands": 0})
+    records["scalars"] = ArrayRecord({"rho": Array("object", (1,), "numpy.ndarray", b"\x80\x04N.")})
+    with pytest.raises(ProtocolError, match="no scalars that can be read"):
+        answer(records).scalars(1)
+
+
+@pytest.mark.parametrize(
+    ("records", "read"),
+    [
+        (RecordDict({}), lambda answer: answer),
+        (RecordDict({"zorba": ConfigRecord({})}), lambda answer: answer),
+        (protocol.answer_records({"stands": -1}), lambda answer: answer.whole("stands")),
+        (protocol.answer_records({"stands": 2**60}), lambda answer: answer.whole("stands")),
+        (protocol.answer_records({"stands": 1.0}), lambda answer: answer.whole("stands")),
+        (protocol.answer_records({}), lambda answer: answer.number("loss")),
+        (protocol.answer_records({"weights": 3}), lambda answer: answer.text("weights")),
+        (protocol.answer_records({"prior_C": [0.5, float("nan")]}), lambda answer: answer.numbers("prior_C", 2)),
+        (protocol.answer_records({"prior_C": [0.5]}), lambda answer: answer.numbers("prior_C", 2)),
+    ],
+)
+def test_an_answer_with_anything_else_is_refused(records, read):
+    with pytest.raises(ProtocolError):
+        read(answer(records))
+
+
+def test_a_late_joiner_gets_as_many_averages_as_one_message_takes(monkeypatch):
+    monkeypatch.setattr(protocol, "MAX_NUMBERS", 2 * M * Q)
+    every = averages(5, first=18)  # of a line that starts at round 17
+    assert [a.round for a in protocol.next_averages(every, 17, 17)] == [18, 19]
+    assert [a.round for a in protocol.next_averages(every, 17, 21)] == [22]
+    assert [a.round for a in protocol.next_averages(every, 17, 0)] == [18, 19]  # a process that keeps nothing
+    assert protocol.next_averages(every, 17, 22) == ()
+
+
+def test_a_round_costs_the_bytes_that_the_readme_states():
+    def size(records: RecordDict) -> int:
+        return sum(len(part.deflate()) for part in records.values())
+
+    down, up = protocol.task_records(task(prior_C=(), held_out=())), protocol.answer_records({"stands": 9}, np.ones(Q))
+    assert size(down) < 2_000
+    assert size(up) < 1_000
+    assert isinstance(up["zorba-numbers"], MetricRecord)

@@ -1,0 +1,208 @@
+"""A whole federation on this machine: a SuperLink and SuperNodes on loopback, started and ended with this process,
+which serves the run.
+
+Nothing listens beyond 127.0.0.1, and ports are those that are free. Where this process is killed, the kernel ends its
+children (Linux).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid
+
+from zorba_core.errors import RunError, ZorbaError, printable
+from zorba_core.federation import resident
+from zorba_core.federation.request import APP, Request
+from zorba_core.federation.server_app import serve
+from zorba_core.files import write_text
+from zorba_core.runs import Run
+from zorba_core.runs.complete import Callback
+
+Notice = Callable[[str], None]
+_HOST, _SUPERLINK = "127.0.0.1", "loop"
+_COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
+_WITH_PARENT = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execv(sys.argv[1], sys.argv[1:])
+"""  # a command that the kernel ends with its parent
+_SECONDS_TO_START = 120.0
+
+
+def federate_on_loopback(
+    run_config: Mapping[str, Any],
+    nodes: Sequence[Mapping[str, Any]],
+    *,
+    callbacks: Sequence[Callback] = (),
+    notice: Notice = lambda line: None,
+    started: Mapping[str, Any] | None = None,
+) -> Run:
+    """Serve a run to its end with one SuperNode for each of ``nodes`` (their ``--node-config``). All processes are gone
+    when this returns or raises; where it fails their logs stay.
+
+    Args:
+        run_config: what differs from ``app/pyproject.toml``.
+
+    Raises:
+        RunError: the SuperLink or the run failed.
+    """
+    done: list[Run] = []
+
+    def main(grid: Grid, context: Context) -> None:
+        request = Request.of(context.run_config)
+        done.append(serve(request, grid, callbacks=callbacks, notice=notice, started=started))
+
+    folder = Path(tempfile.mkdtemp(prefix="zorba-federate-"))
+    keep = False
+    try:
+        with Loopback(folder) as processes:
+            port = processes.start_superlink()
+            for node in nodes:
+                processes.start_node(node)
+            notice(f"SuperLink on {_HOST}:{port} and {len(nodes)} SuperNodes, which load the model now")
+            processes.submit(run_config)
+            resident.shorten_waits()
+            resident.serve_task(f"{_HOST}:{port}", main)
+    except ZorbaError as error:
+        keep = True
+        raise type(error)(f"{error} (logs: {folder})") from None
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return done[0]
+
+
+class Loopback:
+    """The processes of one federation. Use as a context: leaving it ends them all, also by SIGTERM."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._address = ""  # of the SuperLink
+        self._processes: list[subprocess.Popen] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Loopback:
+        self._stack.enter_context(_ended_by_signals())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with self._stack:
+            for process in reversed(self._processes):
+                process.kill()
+            for process in self._processes:
+                process.wait()
+
+    def start_superlink(self) -> int:
+        """Start the SuperLink and wait until it listens on the port that is returned.
+
+        Raises:
+            RunError: it does not listen in time.
+        """
+        port = _free_port()
+        self._address = f"{_HOST}:{port}"
+        connection = {"address": self._address, "insecure": True}
+        lines = f'[superlink]\ndefault = "{_SUPERLINK}"\n\n[superlink.{_SUPERLINK}]\n{_toml(connection)}'
+        write_text(self.folder / "home" / "config.toml", lines)
+        command = ["flower-superlink", "--insecure", "--host", _HOST, "--port", str(port), "--isolation", "process"]
+        command[0] = str(_COMMANDS / command[0])
+        process = self._start("superlink", [*command, "--disable-runtime-dependency-installation"])
+        until = time.monotonic() + _SECONDS_TO_START
+        while time.monotonic() < until and process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
+                return port
+            time.sleep(0.1)
+        raise RunError(f"the SuperLink does not listen on port {port}")
+
+    def start_node(self, node_config: Mapping[str, Any]) -> subprocess.Popen:
+        """Start a SuperNode that keeps its ClientApp."""
+        name = f"node-{node_config['partition-id']}"
+        write_text(self.folder / f"{name}.toml", _toml(node_config))
+        command = [sys.executable, "-m", resident.__name__, "--insecure", "--superlink", self._address]
+        place = ["--host", _HOST, "--port", str(_free_port())]
+        return self._start(name, [*command, *place, "--node-config", str(self.folder / f"{name}.toml")])
+
+    def submit(self, run_config: Mapping[str, Any]) -> None:
+        """``flwr run``, with this run-config.
+
+        Raises:
+            RunError: it was refused.
+        """
+        write_text(self.folder / "run-config.toml", _toml(run_config))
+        config = ["--run-config", str(self.folder / "run-config.toml")]
+        command = [str(_COMMANDS / "flwr"), "run", str(APP), _SUPERLINK, *config]
+        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RunError(f"flwr run failed: {printable(done.stderr or done.stdout)[-300:]}")
+
+    def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen:
+        with open(self.folder / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _WITH_PARENT, *command],
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for this process, which ends the others
+            )
+        self._processes.append(process)
+        return process
+
+    def _environment(self) -> dict[str, str]:
+        """What every Flower process here runs under."""
+        return {
+            **os.environ,
+            "FLWR_HOME": str(self.folder / "home"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+def _toml(values: Mapping[str, Any]) -> str:
+    """TOML of whole numbers, floats, truth values and texts, whose names may have dots."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, str):  # JSON's texts are TOML's, but for letters as pairs of escapes, and DEL as it is
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return str(value).lower() if isinstance(value, bool) else repr(value)
+
+    return "".join(f"{name} = {text(value)}\n" for name, value in values.items())
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Within the context SIGTERM and SIGHUP end this process as Ctrl-C does: through every ``finally``."""
+
+    def leave(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,163 @@
+"""Flower's tasks in a process that stays: a SuperNode with its ClientApp, and a ServerApp beside its progress.
+
+Flower starts a process for each message and for the ServerApp. Importing PyTorch there takes some CPU seconds, and the
+replica would have to be built again. Its isolation mode ``process`` leaves tasks to a process of ours: it asks the
+SuperNode's (or SuperLink's) Runtime API for a task, computes it, and gives the answer back, as Flower's own
+``flwr-clientapp`` does.
+
+    python -m zorba_core.federation.resident --superlink HOST:PORT --node-config "partition-id=0 rows='mine.csv'" ...
+
+is ``flower-supernode`` with all of its options, which keeps the ClientApp. It also shortens two waits that Flower 1.41
+has in its code and no option for: 3 seconds between looks for a message, 1 second for a part of one that is on its way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator
+
+import httpx
+from flwr.app import Context, Message
+from flwr.app.error import Error
+from flwr.clientapp import ClientApp
+from flwr.common.config import get_fused_config_from_fab
+from flwr.common.constant import ErrorCode, SubStatus
+from flwr.common.serde import context_from_proto, fab_from_proto, run_from_proto
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
+from flwr.serverapp import Grid
+from flwr.supercore.constant import TaskType
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.retry import make_simple_http_retry_invoker
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.grid.http_grid import HttpGrid
+from flwr.supernode import start_client_internal
+from flwr.supernode.cli import flower_supernode
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+
+_LOOK = 0.25  # seconds between looks for a message
+_WAIT = 0.05  # for something on this machine
+_task_is_due = threading.Event()
+
+
+def shorten_waits() -> None:
+    """In this process, what the module's docstring says of Flower's waits."""
+
+    def sleep(seconds: float) -> None:
+        if seconds > 1:  # no message has come
+            return time.sleep(_LOOK)
+        _task_is_due.set()  # one has, and the SuperNode looks for its answer
+        time.sleep(_WAIT)
+
+    start_client_internal.time = types.SimpleNamespace(sleep=sleep)
+    pull_objects.__kwdefaults__["initial_backoff"] = _WAIT
+
+
+def serve_task(address: str, main: Callable[[Grid, Context], None]) -> None:
+    """Do a SuperLink's next ServerApp task: ``main`` with its grid and context. The SuperLink's isolation mode is
+    ``process``, and ``address`` is on this machine."""
+    grid = HttpGrid(address, insecure=True, token=next(_tokens(address, TaskType.SERVER_APP)))
+    client, status = grid._runtime_client, SubStatus.FAILED
+    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    heartbeat.start()
+    try:
+        given = client.PullTaskInput(PullTaskInputRequest())
+        context, run = context_from_proto(given.context), run_from_proto(given.run)
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = given.task_id, run.run_id, context.node_id
+        context.run_config = get_fused_config_from_fab(fab_from_proto(given.fab).content, run)
+        grid.set_run(run)
+        main(grid, context)
+        status = SubStatus.COMPLETED
+    finally:
+        with contextlib.suppress(httpx.HTTPError):  # where the SuperLink is gone
+            client.PushTaskOutput(PushTaskOutputRequest(sub_status=status))
+        heartbeat.stop()
+        grid.close()
+
+
+def answer_tasks(address: str, app: ClientApp) -> None:
+    """Do a SuperNode's ClientApp tasks, one after another, for ever."""
+    while True:
+        try:
+            for token in _tokens(address, TaskType.CLIENT_APP):
+                _answer_task(_client(address, "flwr-clientapp", token), app)
+        except httpx.HTTPError:
+            time.sleep(_LOOK)  # the SuperNode does not listen yet, or the task has expired
+
+
+def _answer_task(client: RuntimeHttpClient, app: ClientApp) -> None:
+    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    heartbeat.start()
+    context, status, details = None, SubStatus.FAILED, ""
+    try:
+        message, context, *_ = pull_task_input(client)
+        try:
+            answer = app(message=message, context=context)
+            status = SubStatus.COMPLETED
+        except Exception as error:  # the server hears of it, and the next task may go well
+            traceback.print_exc()
+            details = f"{type(error).__name__}: {error}"
+            answer = Message(Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=details), reply_to=message)
+        push_message(client, answer, context)
+    finally:
+        push_task_output(client, context, status, details)
+        heartbeat.stop()
+        client.close()
+
+
+def _tokens(address: str, kind: TaskType) -> Iterator[str]:
+    """The tokens of a Runtime API's tasks, as they come."""
+    client = _client(address, "SuperExec")
+    while True:
+        acquired = client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
+        if acquired.HasField("task") and acquired.token:
+            yield acquired.token
+        else:
+            _task_is_due.wait(_LOOK if kind == TaskType.SERVER_APP else 1.0)
+            _task_is_due.clear()
+
+
+def _client(address: str, name: str, token: str | None = None) -> RuntimeHttpClient:
+    interceptors = [RuntimeVersionHttpInterceptor(component_name=name)]
+    if token is not None:
+        interceptors.append(RuntimeTokenHttpInterceptor(token))
+    return RuntimeHttpClient.from_server_address(
+        server_address=address,
+        insecure=True,
+        root_certificates=None,
+        interceptors=interceptors,
+        retry_invoker=make_simple_http_retry_invoker(),
+    )
+
+
+def main() -> None:
+    """``flower-supernode`` that keeps its ClientApp. Its Runtime API stays on this machine."""
+    reader = argparse.ArgumentParser(add_help=False)
+    reader.add_argument("--host", default="127.0.0.1")
+    reader.add_argument("--port", default="9094")
+    place, rest = reader.parse_known_args()
+    sys.argv = ["flower-supernode", *rest, "--host", place.host, "--port", place.port, "--isolation", "process"]
+    if {"-h", "--help"} & {*rest}:
+        return flower_supernode()
+    shorten_waits()
+
+    def work() -> None:
+        from zorba_core.federation import client_app  # PyTorch loads while the SuperNode connects
+
+        client_app.RESIDENT = True
+        answer_tasks(f"{place.host}:{place.port}", client_app.app)
+
+    threading.Thread(target=work, daemon=True).start()
+    flower_supernode()
+
+
+if __name__ == "__main__":
+    main()
