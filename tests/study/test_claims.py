@@ -118,6 +118,26 @@ def test_the_methods_best_lambda_within_a_ratio_is_that_of_running_it_on_every_v
     assert solve(Problem(budget_N, 12), "exact").value < value
 
 
+def test_fractions_of_blocks_promise_a_popularity_that_no_matrix_has():
+    """Two clients that afford 1.5 of three blocks each."""
+    by_formula = min(int(sum(min(1.5, size) for _ in range(2)) / size) for size in (1, 2, 3))
+    assert by_formula == 1
+    assert claims_allocation.all_matrices(np.array([1, 1]), 3) == []  # a block is left without a client
+
+
+def test_lambda_of_balanced_blocks_in_closed_form_falls_most_in_the_first_third_too():
+    capacity = Fleet.uniform("opt-125m", 50, seed=0)
+    total = np.array([claims_allocation.total_at_most(r, capacity) for r in np.linspace(0.5, 0.95, 10)])
+    lambdas = 50 * 12**2 / total**2  # every popularity T / M
+    assert (lambdas[0] - lambdas[3]) / (lambdas[0] - lambdas[-1]) > 0.75
+    assert "82%" in claims_allocation.front_shape().measured
+
+
+def test_450_of_600_blocks_are_far_above_what_uniform_capacities_hold():
+    floors = np.floor(np.random.default_rng(5).uniform(1, 12, size=(20_000, 50))).sum(axis=1)
+    assert (450 - floors.mean()) / floors.std() > 6
+
+
 def test_the_method_ends_far_below_sc3_wherever_its_vram_is_that_of_sc3():
     for seed in range(3):
         found = sweep(Fleet.uniform("opt-125m", 50, seed=seed), 60, "lexicographic", "vector", seed)

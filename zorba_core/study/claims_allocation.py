@@ -219,7 +219,7 @@ def real_budgets() -> NDArray[np.float64]:
     return free_EN / psi_block_bytes(fleet.model, fleet.workload)
 
 
-@claim("theorem-4/fractions", "Theorem 4, eq. (9)", "It holds with budgets in fractions of blocks, as printed.")
+@claim("theorem-4/fractions", "Theorem 4, eq. (10)", "It holds with budgets in fractions of blocks, as printed.")
 def theorem_4_fractions() -> Outcome:
     budget_EN = np.clip(real_budgets(), 1, 12)
     too_high = int((np.floor(budget_EN.sum(axis=1) / 12) > np.floor(budget_EN).sum(axis=1) // 12).sum())
@@ -242,7 +242,7 @@ def p2_equality() -> Outcome:
     )
 
 
-@claim("p1/one-block", "IV-A, (12); IV-B", "Every reduction vector leaves each client at least one block.")
+@claim("p1/one-block", "IV-A, (7b); IV-B", "Every reduction vector leaves each client at least one block.")
 def p2_one_block() -> Outcome:
     short_E = (real_budgets() < 1).sum(axis=1)
     able = int((short_E == 0).sum())
@@ -250,7 +250,7 @@ def p2_one_block() -> Outcome:
         able == VECTORS,
         f"{VECTORS - able} of {VECTORS} vectors leave some client less than one block; in the median vector "
         f"{int(np.median(short_E))} of {N} clients",
-        "constraint (12) then has no solution. Here such a client is given one block, and counted",
+        "constraint (7b) then has no solution. Here such a client is given one block, and counted",
     )
 
 

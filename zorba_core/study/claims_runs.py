@@ -17,10 +17,9 @@ import pandas as pd
 
 from zorba_core.study.claims_theory import dropped_update, printed_step
 from zorba_core.study.outcome import NOT_RUN, Outcome, Verdict, claim
-from zorba_core.study.plans import plans
+from zorba_core.study.plans import PROFILES, plans
 from zorba_core.study.statistics import (
     CELL,
-    Mean,
     arms_differ,
     best_rates,
     by_cell,
@@ -180,6 +179,9 @@ def placebo(checkout: Path) -> Outcome:
     pooled = cells.groupby("study", sort=False)["ratio"].agg(lambda ratio: math.exp(np.log(ratio).mean()))
     over_cells = mean_interval(np.log(cells["ratio"]))
     same, own = (cells[cells["same_rate"] == alike]["ratio"] for alike in (True, False))
+    tables = [runs(checkout, name) for profile in PROFILES for name in plans(profile)]
+    later = [shift for table in tables for shift in by_cell(placebo_differences(table))["value"].abs()]
+    note = f". Since then placebos differ by up to {max(later):.3f} nats, {len(later)} pairs" if later else ""
     return Outcome(
         Verdict.UNDECIDED,
         f"two allocations alike in Lambda, V and T came out {' and '.join(f'{value:.2f}' for value in pooled)} times "
@@ -187,7 +189,7 @@ def placebo(checkout: Path) -> Outcome:
         f"({math.exp(over_cells.low):.2f} to {math.exp(over_cells.high):.2f}, {len(cells)} cells)",
         f"where one trial chose the same rate for both the ratios are {same.min():.2f} to {same.max():.2f}, else "
         f"{own.min():.2f} to {own.max():.2f}: a rate moves them. No pooled ratio between {NO_EVIDENCE[0]} and "
-        f"{NO_EVIDENCE[1]} of the earlier tables is evidence",
+        f"{NO_EVIDENCE[1]} of the earlier tables is evidence{note}",
     )
 
 
@@ -422,11 +424,3 @@ def frozen_or_dropped(checkout: Path) -> Outcome:
     ]
     added = [f"dropped minus frozen in runs: {'; '.join(texts)}"] if texts else []
     return counted._replace(note=". ".join([counted.note, *added]))
-
-
-def spread_of_placebos(checkout: Path) -> Mean | None:
-    """Late loss of every placebo minus the arm that it repeats, over all cells of all experiments."""
-    tables = [runs(checkout, name) for profile in ("cpu", "gpu") for name in plans(profile)]
-    shown = [by_cell(placebo_differences(table)) for table in tables if len(table)]
-    values = np.concatenate([cells["value"].to_numpy(float) for cells in shown]) if shown else np.zeros(0)
-    return mean_interval(values) if len(values) else None
