@@ -48,20 +48,17 @@ def test_dinic_alone_can_leave_a_client_without_a_block():
     assert solve(Problem(budgets, 3), "lexicographic").allocation.is_complete
 
 
-def test_steps_of_algorithm_1_shrink_its_sets():
+def test_algorithm_1_adds_one_client_to_a_block_at_most_and_stops_when_nobody_has_room_or_need():
     budgets = np.random.default_rng(4).integers(1, 12, 50)
-    allocation = solve(Problem(budgets, 12), "lexicographic", seed=3).allocation
-    A_MN = initial_matrix(budgets, 12)
-    steps = list(greedy_update(A_MN.copy(), budgets, np.random.default_rng(3)))
-    low_blocks, low_clients = set(range(12)), set(range(50))
-    assert steps
-    for step in steps:
-        assert not A_MN[step.block, step.client]
-        A_MN[step.block, step.client] = True
-        assert set(step.low_blocks) < low_blocks
-        assert set(step.low_clients) <= low_clients
-        low_blocks, low_clients = set(step.low_blocks), set(step.low_clients)
-    assert (allocation.A_MN == A_MN).all()
+    initial_MN = initial_matrix(budgets, 12)
+    after_MN = greedy_update(initial_MN, budgets, np.random.default_rng(3))
+    added_MN = after_MN & ~initial_MN
+    assert (after_MN >= initial_MN).all()
+    assert 0 < added_MN.sum() == added_MN.any(axis=1).sum()
+    low_MN = after_MN & (after_MN.sum(axis=1) == gamma_star(budgets, 12))[:, None]
+    room_N = budgets - after_MN.sum(axis=0)
+    assert not low_MN.any() or not ((low_MN.any(axis=1)[:, None] & ~after_MN) & (room_N > 0)).any()
+    assert (after_MN == solve(Problem(budgets, 12), "lexicographic", seed=3).allocation.A_MN).all()
 
 
 def test_same_seed_same_matrix_and_no_global_random_state():

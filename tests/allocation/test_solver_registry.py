@@ -31,7 +31,7 @@ FLEET = Fleet.uniform("opt-125m", 10, seed=3)
 @pytest.fixture
 def dice():
     """The solver of the example package; importing it registers it."""
-    from tests.plugin_example.zorba_example.solvers import dice
+    from tests.plugin_example.zorba_example import dice
 
     yield SOLVERS.register(dice)
     SOLVERS.unregister("dice")

@@ -22,7 +22,6 @@ from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.fleet import Fleet
 
 TauMode = Literal["client", "vector"]
-TooSmall = Literal["clamp", "drop"]
 
 # Streams apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
 # capacity. Each point has its own, so that its matrix does not depend on the other points.
@@ -53,7 +52,6 @@ class Front:
     num_blocks: int
     solver: Solver
     seed: int
-    dropped: int = 0  # vectors left out because a client could not hold one block
 
     def __len__(self) -> int:
         return len(self.tau_E)
@@ -109,7 +107,6 @@ def sweep(
     tau_mode: TauMode = "client",
     seed: int = 0,
     *,
-    too_small: TooSmall = "clamp",
     on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
 ) -> Front:
@@ -117,39 +114,31 @@ def sweep(
 
     ``tau_mode="vector"`` draws one tau for all clients, as the paper's text reads; ``"client"`` one for each, without
     which few points lie above half of the VRAM. A client left with less than one block is given one and counted
-    (``too_small="clamp"``), or its whole vector is left out (``"drop"``). A solver with ``rows`` (``balanced``) is
-    vectorised over E; ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume
-    counts up to all VRAM and the Lambda of one block for each client. ``on_solution`` is
-    called with each solution, for progress; not where a solver is vectorised.
+    (``clamped_E``). A solver with ``rows`` (``balanced``) is vectorised over E; ``options`` go to
+    :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume counts up to all VRAM and the Lambda of one
+    block for each client. ``on_solution`` is called with each solution, for progress; not where a solver is vectorised.
 
     Raises:
         InvalidInputError: an unknown solver or mode, or too many points for memory.
-        InfeasibleError: no vector is left, or none that covers every block.
+        InfeasibleError: no vector covers every block.
     """
     solver = find_solver(solver)
     if tau_mode not in ("client", "vector"):
         raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
-    if too_small not in ("clamp", "drop"):
-        raise InvalidInputError(f"unknown policy {too_small!r} for clients that are too small; choose clamp or drop")
     E, M, N = whole_number("number of reductions", points, 1), fleet.num_blocks, fleet.num_clients
     _check_held(E, N)
     tau_rng = np.random.default_rng((_TAU_STREAM, whole_number("seed", seed, 0)))
     tau_EN = tau_rng.random((E, N) if tau_mode == "client" else (E, 1))
     whole_EN = fleet.affordable_N(tau_EN * fleet.capacity_N_bytes)
-    clamped_E = (whole_EN < 1).sum(axis=1)
-    chosen = np.arange(E) if too_small == "clamp" else np.flatnonzero(clamped_E == 0)
-    if not chosen.size:
-        raise InfeasibleError(f"in each of {E} reductions some client cannot hold one block; use the policy clamp")
-    budget_EN = np.clip(whole_EN[chosen], 1, M).astype(np.int16 if M < 2**15 else np.int64)
+    budget_EN = np.clip(whole_EN, 1, M).astype(np.int16 if M < 2**15 else np.int64)
     if solver.rows is not None:
         columns = _at_once(solver.rows(budget_EN, M), budget_EN, M)
     else:
         total_E = budget_EN.sum(axis=1, dtype=np.int64)
-        problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(len(chosen)))
+        problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(E))
         columns = _one_by_one(problems, total_E, solver, seed, on_solution, options)
-    columns |= {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
-    columns |= {"budget_EN": budget_EN, "solver": solver, "seed": seed, "dropped": E - len(chosen)}
-    return _front(fleet, **columns)
+    columns |= {"tau_E": tau_EN.mean(axis=1), "clamped_E": (whole_EN < 1).sum(axis=1), "limit_E": None}
+    return _front(fleet, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
 
 
 def sweep_totals(

@@ -23,7 +23,6 @@ def pareto(
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
     by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
     tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
-    too_small: str = typer.Option("clamp", help="A client below one block: clamp gives it one, drop leaves out."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """The front of Lambda against the fraction of all VRAM in use."""
@@ -33,7 +32,7 @@ def pareto(
     if by == "total":
         front = sweep_totals(chosen, epsilons, how.solver, seed=seed)
     elif by == "reduction":
-        front = sweep(chosen, epsilons, how.solver, tau, seed, too_small=too_small)
+        front = sweep(chosen, epsilons, how.solver, tau, seed)
     else:
         raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
     points = front.to_frame().drop(columns="knee").assign(allocation_id=range(len(front))).to_dict("records")
@@ -49,7 +48,6 @@ def pareto(
         "reference": front.reference,
         "knee": front.knee,
         "vectors_with_clamped_clients": int((front.clamped_E > 0).sum()),
-        "dropped": front.dropped,
     }
     on_front = np.flatnonzero(front.on_front_E)
     on_front = on_front[np.argsort(front.vram_ratio_E[on_front])]
@@ -57,8 +55,7 @@ def pareto(
         f"{chosen.model.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {how.solver}: "
         f"{len(on_front)} on the front",
         f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and Lambda {front.reference[1]:g}",
-        f"  {result['vectors_with_clamped_clients']} reductions left a client below one block and gave it one; "
-        f"{front.dropped} were dropped",
+        f"  {result['vectors_with_clamped_clients']} reductions left a client below one block and gave it one",
         "",
         "   id    ratio  blocks     Lambda        V  min c   N_eff",
     ]

@@ -13,8 +13,6 @@ Shapes: M blocks, N clients. ``A_MN`` bool; ``budget_N``, ``room_N`` int64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,17 +26,6 @@ from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import networkx as nx
-
-
-@dataclass(frozen=True)
-class GreedyStep:
-    """One turn of Algorithm 1's loop: block m*, the client chosen at random, and L and F after it."""
-
-    block: int
-    client: int
-    gain: int  # clients of F for which ``block`` was a bottleneck
-    low_blocks: tuple[int, ...]  # L: blocks still at gamma*
-    low_clients: tuple[int, ...]  # F: clients whose least popularity is still gamma*
 
 
 def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.bool_]:
@@ -66,37 +53,32 @@ def can_be_met(budget_N: NDArray[np.int64], num_blocks: int, popularity: int) ->
 
 def greedy_update(
     initial_MN: NDArray[np.bool_], budget_N: NDArray[np.int64], rng: np.random.Generator
-) -> Iterator[GreedyStep]:
-    """Algorithm 1, one step at a time; the input is not changed, the caller adds each step's block to it.
+) -> NDArray[np.bool_]:
+    """Algorithm 1: activate one block after another where the most clients gain, until no candidate is left.
 
-    Ties of the argmax go to the smallest block id.
+    Ties of the argmax go to the smallest block id. The input is not changed.
     """
-    popularity_M = popularity(initial_MN)
+    A_MN, popularity_M = initial_MN.copy(), popularity(initial_MN)
     gamma = int(popularity_M.min())
     room_N = budget_N - initial_MN.sum(axis=0)  # r
-    low_M = popularity_M == gamma  # L
-    low_N = least_popularity(initial_MN) == gamma  # F
+    low_M = popularity_M == gamma  # L: blocks still at gamma*
+    low_N = least_popularity(initial_MN) == gamma  # F: clients whose least popularity is still gamma*
     bottleneck_MN = initial_MN & low_M[:, None]  # W_n as columns
     while low_M.any() and low_N.any():
         can_take_MN = ~initial_MN & (room_N > 0)
         candidates = np.flatnonzero(low_M & can_take_MN.any(axis=1))  # C
         if not candidates.size:
-            return
+            break
         gain_C = bottleneck_MN[candidates][:, low_N].sum(axis=1)
-        best = int(candidates[gain_C.argmax()])
-        client = int(rng.choice(np.flatnonzero(can_take_MN[best])))
+        block = int(candidates[gain_C.argmax()])  # m*
+        client = int(rng.choice(np.flatnonzero(can_take_MN[block])))
+        A_MN[block, client] = True
         room_N[client] -= 1
-        low_M[best] = False
-        held_it = bottleneck_MN[best].copy()
-        bottleneck_MN[best] = False
+        low_M[block] = False
+        held_it = bottleneck_MN[block].copy()
+        bottleneck_MN[block] = False
         low_N &= ~(held_it & ~bottleneck_MN.any(axis=0))
-        yield GreedyStep(
-            best,
-            client,
-            int(gain_C.max()),
-            tuple(np.flatnonzero(low_M).tolist()),
-            tuple(np.flatnonzero(low_N).tolist()),
-        )
+    return A_MN
 
 
 def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.DiGraph:
@@ -126,7 +108,5 @@ def lexicographic(problem: Problem, options: Options) -> Allocation:
             "the lexicographic solver cannot honour a total (budgets decide it); leave it out, or use balanced, "
             "two-level or exact"
         )
-    A_MN = initial_matrix(problem.usable_N, problem.num_blocks)
-    for step in greedy_update(A_MN, problem.usable_N, options.rng):
-        A_MN[step.block, step.client] = True
-    return Allocation(A_MN)
+    initial_MN = initial_matrix(problem.usable_N, problem.num_blocks)
+    return Allocation(greedy_update(initial_MN, problem.usable_N, options.rng))
