@@ -201,8 +201,8 @@ def test_without_a_table_nothing_is_decided(tmp_path):
 def test_a_lead_counts_in_every_cell_and_beyond_what_placebos_show(tmp_path, zorba, other, verdict):
     rows = []
     for task, seed in itertools.product(("sst2", "ag-news"), range(5)):
-        rows += rows_of("zorba", seed, climbing(zorba + seed % 2), task=task)
-        rows += rows_of("decomfl", seed, climbing(other + seed % 2), task=task)
+        rows += rows_of("zorba", seed, climbing(zorba + seed % 2), task=task, experiment="tables")
+        rows += rows_of("decomfl", seed, climbing(other + seed % 2), task=task, experiment="tables")
     written(tmp_path, "tables", rows)
     outcome = CLAIMS["faster/decomfl"].outcome(tmp_path)
     assert outcome.verdict == verdict

@@ -36,6 +36,7 @@ from zorba_core.study.statistics import (
 from zorba_core.study.sweep import FOLDER, late_values, read_table
 
 NO_EVIDENCE = (0.75, 1.33)  # a pooled ratio in here is what placebos show
+PILOT = 0.5  # and a single cell's ratio above this, where one trial chose the rate
 MARGIN = plans()["cases"].margin  # nats of late loss below which two arms count as alike, fixed before the runs
 _FEWEST_SEEDS = 3
 
@@ -78,8 +79,9 @@ def _faster(checkout: Path, other: str, cost: str, *, zorba_ahead: bool) -> Outc
     cells = cells[cells["count"] >= _FEWEST_SEEDS]
     if cells.empty:
         return not_run("tables")
-    trials = table[table["arm"].isin(["zorba", other]) & (table["role"] == "trial")]
-    edges = bool(len(trials)) and bool(best_rates(trials)["on_edge"].any())
+    made = measured(table)
+    tuned = set(zip(made["base"], made["task"], made["experiment"].str.startswith("tables"), strict=True))
+    cells["tuned"] = [(row.base, row.task, True) in tuned for row in cells.itertuples()]
     listed = "; ".join(
         f"{row.base} on {row.task} {row.value:.2f} ({row.low:.2f} to {row.high:.2f}, {row.count} seeds)"
         for row in cells.itertuples()
@@ -87,24 +89,20 @@ def _faster(checkout: Path, other: str, cost: str, *, zorba_ahead: bool) -> Outc
     if len(cells) > 2:
         mean, low, high, count = mean_interval(np.log(cells["value"]))
         listed += f"; over {count} cells {math.exp(mean):.2f} ({math.exp(low):.2f} to {math.exp(high):.2f})"
+    trials = table[table["arm"].isin(["zorba", other]) & (table["role"] == "trial")]
+    on_edge = len(trials) > 0 and best_rates(trials)["on_edge"].any()
     below, above = cells["high"] < 1, cells["low"] > 1
-    values, excludes, opposite = (cells["value"], below, above) if zorba_ahead else (1 / cells["value"], above, below)
-    if edges:
-        verdict = Verdict.UNDECIDED
-    elif (excludes & (values < NO_EVIDENCE[0])).all():
+    value, agrees, opposite = (cells["value"], below, above) if zorba_ahead else (1 / cells["value"], above, below)
+    verdict = Verdict.UNDECIDED
+    if not on_edge and (agrees & (value < np.where(cells["tuned"], NO_EVIDENCE[0], PILOT))).all():
         verdict = Verdict.IN_SHAPE
-    elif opposite.all():
+    elif not on_edge and opposite.all():
         verdict = Verdict.NOT_SEEN
-    else:
-        verdict = Verdict.UNDECIDED
     what = {"round": "rounds", "forward_passes": "forward passes"}[cost]
-    chosen = set(zip(trials["base"], trials["task"], strict=True))
-    piloted = [name for name in zip(cells["base"], cells["task"], strict=True) if name not in chosen]
-    note = f"to accuracy {target:g}; {cell_names(cells)}; rates by trials of each arm"
-    note += f", of a pilot on {', '.join(base for base, _ in piloted)}" if piloted else ""
-    return Outcome(
-        verdict, f"{what} over the other's: {listed}", note + (". A best rate is on its edge" if edges else "")
-    )
+    notes = [f"to accuracy {target:g}", cell_names(cells)]
+    notes += [] if cells["tuned"].all() else ["rates of a pilot where the experiment has no trials"]
+    notes += ["a best rate lies on its grid's edge"] if on_edge else []
+    return Outcome(verdict, f"{what} over the other's: {listed}", "; ".join(notes))
 
 
 @claim("faster/decomfl", "V-B1", "Fewer rounds than DeComFL (Q = 1).")

@@ -58,7 +58,7 @@ def linear_in_blocks(checkout: Path) -> Outcome:
     return decided(
         growth > charged / 4,
         f"activations take {peak:.0f} MiB with {least} block and with {most}; the paper charges {least * block:.0f} to "
-        f"{most * block:.0f} MiB. A client's process grows by {growth:+.1f} MiB from {least} to {most} blocks",
+        f"{most * block:.0f} MiB. A client's process grows by {abs(growth):.1f} MiB from {least} to {most} blocks",
         "a forward pass frees a block's tensors before the next block's are made, so the memory saving of fewer blocks "
         "is not there. Counted as (alpha + 3) B L H numbers; process measured on CPU. OPT-125M, B = 8, L = 128",
     )
@@ -256,4 +256,6 @@ def sent_comparable() -> Outcome:
 @claim("communication/negligible", "V-B2", "ZorBA's communication is negligible beside FedIT's and FedZO's.")
 def sent_negligible() -> Outcome:
     least = min(sent_by_text(row, "fedit") / sent_by_text(row, "zorba") for row in TABLE)
-    return decided(least > 1000, f"at least {least:.1e} times less than FedIT", "scalars instead of parameters")
+    return decided(
+        least > 1000, f"at least {least / 1e6:.1f} million times less than FedIT", "scalars instead of parameters"
+    )
