@@ -15,7 +15,7 @@ from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noq
 from zorba_core.data.task import TASKS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS
-from zorba_core.federation import client_app, server_app
+from zorba_core.federation import client_app, members
 from zorba_core.federation.request import Request, run_config
 from zorba_core.federation.simulate import LocalGrid
 from zorba_core.runs import Run
@@ -32,8 +32,8 @@ SETTINGS = {
 def _no_client_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_app, "_run", "")
     monkeypatch.setattr(client_app, "RESIDENT", False)
-    monkeypatch.setattr(server_app, "_LOOK_FOR_ANSWERS", 0.01)
-    monkeypatch.setattr(server_app, "_LOOK_FOR_NODES", 0.0)
+    monkeypatch.setattr(members, "_LOOK_FOR_ANSWERS", 0.01)
+    monkeypatch.setattr(members, "_LOOK_FOR_NODES", 0.0)
 
 
 @pytest.fixture

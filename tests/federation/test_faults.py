@@ -119,17 +119,6 @@ def test_late_joiners_and_returners_catch_up_from_the_log(ask, nodes):
     assert all_equal(run)
 
 
-def test_a_client_far_behind_gets_averages_first_and_no_round(ask, nodes, monkeypatch):
-    monkeypatch.setattr("zorba_core.federation.protocol.MAX_NUMBERS", 2 * 9)  # two rounds of 3 blocks and 3 directions
-    monkeypatch.setattr(client_app, "_replica", None)
-    grid = LocalGrid(nodes)
-    late = {4: grid.nodes.pop(4)}
-    own = Arrivals({5: lambda now: now.update(late)}, grid)
-    run = serve(ask({"rounds": 7}, **{"min-clients": 3}), grid, callbacks=[own])
-    assert run.rounds[7].reported_N.all()
-    assert all_equal(run)
-
-
 def test_a_flower_process_for_each_message_is_rebuilt_from_all_averages(ask, nodes):
     whole = serve(ask(), LocalGrid(nodes))
 

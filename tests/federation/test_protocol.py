@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from zorba_core.federation import protocol
-from zorba_core.federation.protocol import Answer, Average, ProtocolError, Task
+from zorba_core.federation.protocol import Answer, Average, Line, ProtocolError, Task
 
 M, Q = 12, 10
 
@@ -105,13 +105,12 @@ def test_an_answer_with_anything_else_is_refused(records, read):
         read(answer(records))
 
 
-def test_a_late_joiner_gets_as_many_averages_as_one_message_takes(monkeypatch):
-    monkeypatch.setattr(protocol, "MAX_NUMBERS", 2 * M * Q)
-    every = averages(5, first=18)  # of a line that starts at round 17
-    assert [a.round for a in protocol.next_averages(every, 17, 17)] == [18, 19]
-    assert [a.round for a in protocol.next_averages(every, 17, 21)] == [22]
-    assert [a.round for a in protocol.next_averages(every, 17, 0)] == [18, 19]  # a process that keeps nothing
-    assert protocol.next_averages(every, 17, 22) == ()
+def test_a_client_gets_the_averages_that_it_has_not_seen():
+    line = Line(2, 17, list(averages(5, first=18)))
+    assert line.end == 22
+    assert [average.round for average in line.after(20)] == [21, 22]
+    assert len(line.after(0)) == 5  # a process that keeps nothing
+    assert line.after(22) == ()
 
 
 def test_a_round_costs_the_bytes_that_the_readme_states():

@@ -2,7 +2,8 @@
 down; never weights.
 
     server_app  the ServerApp: rounds over a Flower grid, and their log     client_app  the ClientApp
-    protocol    the messages, and how they are checked                      replica     base model + averages = weights
+    members     who takes part, and exchanges of messages with them         replica     base model + averages = weights
+    protocol    the messages, and how they are checked                      robust      median and trimmed mean
     request     what is asked for: Flower's run-config, and the terms that server and clients agree on
     simulate    virtual clients in one process: a grid without a network
     resident    a SuperNode that keeps its ClientApp; the ServerApp in the process that shows its progress

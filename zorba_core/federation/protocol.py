@@ -12,14 +12,11 @@ for clipping and noise apply to them as they are. All else is one ``ConfigRecord
 texts and a ``MetricRecord`` of numbers. Nothing that arrives is trusted: :class:`Answer` takes plain values of the
 right kind and length, and whether scalars can be used is for :mod:`zorba_core.engine.reports` to judge.
 
-A line of rounds begins at the base model. Line 0 is the run; lines 1, 2, ... are the trials that find a learning rate.
-
 Shapes: M blocks, Q directions of a round, R rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +24,6 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 HELLO, TRAIN, EVALUATE, CATCH_UP = "query.hello", "train", "evaluate", "query.catch_up"
-MAX_NUMBERS = 2**20  # of one message's averages: 8 MiB
 MAX_REASON = 300
 _RECORD, _NUMBERS, _SCALARS = "zorba", "zorba-numbers", "scalars"
 
@@ -44,6 +40,24 @@ class Average:
     lr: float
     seeds_Q: np.ndarray  # uint32
     rho_bar_MQ: np.ndarray  # float64
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Rounds from the base model on: line 0 is the run, lines 1, 2, ... are the trials that find a learning rate."""
+
+    number: int = 0
+    start: int = 0  # the round that the base model stands at
+    averages: list[Average] = field(default_factory=list)  # of the rounds start + 1, start + 2, ...
+
+    @property
+    def end(self) -> int:
+        """The last round."""
+        return self.start + len(self.averages)
+
+    def after(self, stands: int) -> tuple[Average, ...]:
+        """The averages that a client which stands at a round has not seen."""
+        return tuple(self.averages[max(0, stands - self.start) :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,15 +213,3 @@ class Answer:
         if rho_Q.dtype != np.float64 or rho_Q.shape != (count,):
             raise ProtocolError(f"{rho_Q.dtype} scalars of shape {rho_Q.shape} where {count} were asked for")
         return rho_Q
-
-
-def next_averages(averages: Sequence[Average], start: int, stands: int) -> tuple[Average, ...]:
-    """The averages that come next for a client that stands at a round, as many as one message takes.
-
-    ``averages``: all of the line, whose first is of round ``start + 1``.
-    """
-    if not averages:
-        return ()
-    most = max(1, MAX_NUMBERS // averages[0].rho_bar_MQ.size)
-    first = max(0, stands - start)
-    return tuple(averages[first : first + most])

@@ -35,7 +35,6 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
-from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid.http_grid import HttpGrid
@@ -134,7 +133,6 @@ def _client(address: str, name: str, token: str | None = None) -> RuntimeHttpCli
         insecure=True,
         root_certificates=None,
         interceptors=interceptors,
-        retry_invoker=make_simple_http_retry_invoker(),
     )
 
 

@@ -1,0 +1,241 @@
+"""Who takes part, and exchanges of messages with them over a Flower grid.
+
+Every SuperNode that appears is greeted, and its client gets the seat of its partition-id. A client that owes an answer
+keeps its seat and is asked nothing more until the answer comes or the message expires; a round does not wait for it.
+Nothing that a client says or does raises here: it is noted, with the client and the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from zorba_core.errors import RunError, name_some, printable
+from zorba_core.federation import protocol
+from zorba_core.federation.options import ServerOptions
+from zorba_core.federation.protocol import HELLO, Answer, Line, ProtocolError, Task
+from zorba_core.federation.request import Terms
+
+Notice = Callable[[str], None]
+_LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.1, 2.0  # seconds
+_SECONDS_TO_RECOVER = 60.0
+
+
+@dataclass
+class Seat:
+    """A client that takes part."""
+
+    node: int  # Flower's id of its SuperNode
+    rows: int
+    stands: int  # the round after which it needs averages
+    prior_C: np.ndarray | None  # its label prior, where one was asked for
+    late: bool = False  # it owes an answer, or its last one came too late
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A message without an answer yet."""
+
+    node: int
+    kind: str
+    line: int  # number of the line that it is about
+    until: float  # it expires
+
+
+class Members:
+    """The clients of one run, whose name on the wire is ``run``. ``line``: the rounds that they are on."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        run: str,
+        terms: Terms,
+        options: ServerOptions,
+        base_sha256: str,
+        *,
+        line: Line,
+        wants_prior: bool = False,
+        notice: Notice = lambda line: None,
+    ) -> None:
+        self.seats: dict[int, Seat] = {}  # by client
+        self.line, self.run = line, run
+        self._grid, self._terms, self._options = grid, terms, options
+        self._base_sha256, self._wants_prior, self._notice = base_sha256, wants_prior, notice
+        self._unanswered: dict[str, _Sent] = {}  # by message id
+        self._turned_away: dict[int, str] = {}  # why, by node
+        self._events: list[dict[str, Any]] = []
+        self._looked = -_LOOK_FOR_NODES
+
+    def note(self, what: str, **content: Any) -> None:
+        """For the next round's record and, in one line, for people."""
+        words = ", ".join(f"{name} {value}" for name, value in content.items())
+        self._notice(printable(f"{what}: {words}"))  # a client's words may be made for a terminal
+        self._events.append({"what": what, **content})
+
+    def refuse(self, client: int, reason: str) -> None:
+        """Note that an answer is not used."""
+        self.note("refused", client=client, round=self.line.end + 1, reason=reason)
+
+    def take_events(self) -> tuple[dict[str, Any], ...]:
+        """What was noted since the last call."""
+        events, self._events = tuple(self._events), []
+        return events
+
+    def free(self) -> list[int]:
+        """The clients that owe no answer, in their order."""
+        owing = {sent.node for sent in self._unanswered.values()}
+        return [client for client in sorted(self.seats) if self.seats[client].node not in owing]
+
+    def begin(self, line: Line) -> None:
+        """Everyone is at the start of another line."""
+        self.line = line
+        for seat in self.seats.values():
+            seat.stands = line.start
+
+    def gather(self, needed: int) -> None:
+        """Wait for all clients; after ``start_timeout`` seconds ``needed`` of them are enough.
+
+        Raises:
+            RunError: fewer came.
+        """
+        clients, started = self._terms.clients, time.monotonic()
+        while True:
+            self.greet()
+            self._take_answers({})
+            waited, here = time.monotonic() - started, len(self.seats)
+            # Who was turned away does not come again: as many nodes as clients are all that there will be.
+            settled = self._turned_away and not self._unanswered and here + len(self._turned_away) >= clients
+            if here == clients or (here >= needed and (settled or waited > self._options.start_timeout)):
+                return
+            if settled or waited > self._options.start_timeout:
+                why = name_some(sorted(set(self._turned_away.values())), 4)
+                raise RunError(
+                    f"{here} of {needed} clients came within {waited:.0f} seconds"
+                    f"{f' (turned away: {why})' if why else ''}; look at their logs, or wait longer (start_timeout)"
+                )
+            time.sleep(_LOOK_FOR_ANSWERS)
+
+    def greet(self) -> None:
+        """A greeting for every node that is new; the seats of nodes that are gone become free. Nobody waits for it."""
+        if time.monotonic() - self._looked < _LOOK_FOR_NODES:
+            return
+        present, self._looked = set(self._patiently(self._grid.get_node_ids)), time.monotonic()
+        for client, seat in list(self.seats.items()):
+            if seat.node not in present:
+                self._leave(client, "its node is gone")
+        self._turned_away = {node: why for node, why in self._turned_away.items() if node in present}
+        known = {sent.node for sent in self._unanswered.values()} | {seat.node for seat in self.seats.values()}
+        hello = {
+            node: protocol.hello(self.run, self._terms.to_json(), wants_prior=self._wants_prior)
+            for node in sorted(present - known - set(self._turned_away))
+        }
+        self._send(HELLO, hello, self._options.start_timeout)
+
+    def exchange(self, kind: str, tasks: Mapping[int, Task]) -> dict[int, Answer]:
+        """The clients' answers to their tasks, by client. It waits ``deadline`` seconds for the clients that are not
+        late; where there are none, for any answer."""
+        deadline = self._options.deadline
+        records = {self.seats[client].node: protocol.task_records(task) for client, task in tasks.items()}
+        asked = dict(zip(self._send(kind, records, 2 * deadline), tasks, strict=False))
+        answers: dict[int, Answer] = {}
+        until = time.monotonic() + deadline
+        while True:
+            answers |= self._take_answers(asked)
+            open_now = [client for name, client in asked.items() if name in self._unanswered]
+            prompt = [client for client in open_now if client in self.seats and not self.seats[client].late]
+            if time.monotonic() > until or (not prompt and (answers or not self._unanswered)):
+                break
+            time.sleep(_LOOK_FOR_ANSWERS)
+            self.greet()
+        for client in prompt:
+            self.seats[client].late = True
+        return answers
+
+    def _send(self, kind: str, by_node: Mapping[int, RecordDict], ttl: float) -> list[str]:
+        messages = [Message(records, node, kind, ttl=ttl) for node, records in by_node.items()]
+        ids, until = self._patiently(self._grid.push_messages, messages) if messages else [], time.monotonic() + ttl
+        names = [name or f"not sent to {node}" for name, node in zip(ids, by_node, strict=True)]
+        sent = [_Sent(node, kind, self.line.number, until) for node in by_node]
+        self._unanswered |= dict(zip(names, sent, strict=True))
+        return names
+
+    def _take_answers(self, asked: Mapping[str, int]) -> dict[int, Answer]:
+        """What has come: usable answers to the messages ``asked``, by client. Greetings are taken here as well, and
+        late answers, which only show that the client is there again."""
+        answers: dict[int, Answer] = {}
+        for message in self._patiently(self._grid.pull_messages, list(self._unanswered)) if self._unanswered else ():
+            name = message.metadata.reply_to_message_id
+            sent = self._unanswered.pop(name, None)
+            if sent is not None and sent.kind == HELLO:
+                self._register(sent.node, message)
+                continue
+            client = next((client for client, seat in self.seats.items() if sent and seat.node == sent.node), None)
+            if client is None:
+                continue
+            seat, seat.late = self.seats[client], False
+            try:
+                answer = Answer(message)
+                if sent.line == self.line.number:
+                    seat.stands = min(answer.whole("stands"), self.line.end)
+                if answer.error:
+                    raise ProtocolError(f"the client declines: {answer.error}")
+                if name not in asked:
+                    raise ProtocolError("it came too late")
+                answers[client] = answer
+            except ProtocolError as error:
+                self.refuse(client, str(error))
+        now = time.monotonic()
+        self._unanswered = {name: sent for name, sent in self._unanswered.items() if sent.until > now}
+        return answers
+
+    def _register(self, node: int, message: Message) -> None:
+        """Give a client its seat by its answer to a greeting, or turn it away. A client that comes back under another
+        node takes its seat over."""
+        try:
+            answer = Answer(message)
+            if answer.error:
+                raise ProtocolError(answer.error)
+            client, stands, rows = answer.whole("partition"), answer.whole("stands"), answer.whole("rows")
+            if client >= self._terms.clients:
+                raise ProtocolError(f"partition-id {client} is none of 0 to {self._terms.clients - 1}")
+            if answer.text("base") != self._base_sha256:
+                raise ProtocolError("its base model is not the server's: the fingerprints differ")
+            if self.line.number == 0 and stands > self.line.end:
+                raise ProtocolError(
+                    f"its replica is at round {stands} and the log ends at {self.line.end}: if the log has lost its "
+                    "end, restore it; if not, restart the client"
+                )
+            prior_C = answer.numbers("prior_C", len(self._terms.label_words)) if self._wants_prior else None
+        except ProtocolError as error:
+            self._turned_away[node] = str(error)
+            self.note("turned away", node=str(node), reason=str(error))
+            return
+        if client in self.seats:
+            self._turned_away[self.seats[client].node] = reason = "another node has its partition-id"
+            self._leave(client, reason)
+        self.seats[client] = Seat(node, rows, stands if self.line.number == 0 else self.line.start, prior_C)
+        self.note("joined", client=client, rows=rows, replica_round=stands)
+
+    def _leave(self, client: int, reason: str) -> None:
+        node = self.seats.pop(client).node
+        self._unanswered = {name: sent for name, sent in self._unanswered.items() if sent.node != node}
+        self.note("left", client=client, reason=reason)
+
+    def _patiently(self, call: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """A call of the grid, repeated where the SuperLink could not answer just now. A message that is pushed twice
+        for that is answered twice, and the second answer is not taken."""
+        until = time.monotonic() + _SECONDS_TO_RECOVER
+        while True:
+            try:
+                return list(call(*arguments))
+            except (httpx.HTTPError, ConnectionError, TimeoutError):
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_LOOK_FOR_ANSWERS)
