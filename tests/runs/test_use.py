@@ -166,6 +166,23 @@ def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported, monkeyp
     assert capsys.readouterr().out.strip() == word
 
 
+def test_the_cards_lines_take_the_models_preference_out_as_the_run_does(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    words = ["bad", "good"]
+    for seed in range(4):
+        run = fine_tune(
+            ALLOCATION, model=tiny_opt_folder, settings=SETTINGS.replace(seed=seed), label_words=words, prior=True,
+            runs_folder=tmp_path, force=True,
+        )  # fmt: skip
+        folder = run.export(tmp_path / f"model-{seed}")
+        monkeypatch.chdir(tmp_path)
+        (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
+        assert len(code.splitlines()) == 3
+        assert "sequence_bias" in code
+        exec(code, {})
+        chosen = run.predict("The text to judge")["prediction"][0]
+        assert capsys.readouterr().out.strip() == dict(zip(("negative", "positive"), words, strict=True))[chosen]
+
+
 def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_folder, tmp_path, monkeypatch, capsys):
     words = ["not good at all", "very good"]
     run = fine_tune(
@@ -181,14 +198,11 @@ def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_fo
     assert report.after.loss == pytest.approx(run.summary["final_loss"], abs=1e-9)
     run.export(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
-    pipeline, scoring = re.findall(r"```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.S)
-    assert len(pipeline.splitlines()) == 3
+    (code,) = re.findall(r"```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.S)
     names: dict = {}
-    exec(pipeline + scoring, names)
-    chosen, label = capsys.readouterr().out.strip().splitlines()
-    assert chosen.strip() in words
+    exec(code, names)
     answer = run.predict("The text to judge")
-    assert label == answer["prediction"][0]
+    assert capsys.readouterr().out.strip() == answer["prediction"][0]
     scores = torch.tensor(list(names["scores"].values()))
     assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)
 

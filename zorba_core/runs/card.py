@@ -18,7 +18,7 @@ from zorba_core.runs.replay import RunModel
 
 _EXAMPLE, _QUESTION = "The text to judge", "The text to answer"
 _NEW_TOKENS = 32
-_LABELS_IN_A_LINE = 20
+_OPTIONS = {"first": "the first option", "second": "the second option"}
 
 
 def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> str:
@@ -76,88 +76,42 @@ def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
             f"answer = pipeline('text-generation', model=model, "
             f"tokenizer=AutoTokenizer.from_pretrained({folder_name!r}))",
         ]
-    asked = _asked(tuned, prompt)
     lines = ["From the folder that this one lies in:", "", "```python", "from transformers import pipeline", *load]
-    lines += [*asked, "```", ""]
+    lines += [*_asked(tuned, prompt), "```", ""]
     limit = (
         f"The prompt is `{task.prompt}`. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
         "longer texts lost their end."
     )
-    if task.kind == "options":
-        return "\n".join([*lines, f"{limit} {_by_score(task, 'Options')}"])
     if task.kind == "text":
         return "\n".join([*lines, limit])
-    tokens = label_tokens(task, tuned.tokenizer)
-    if len(asked) > 1:  # by score already
-        limit += f" {_by_score(task, 'Label words')}"
-    else:
-        limit += " The last line lets the model choose among the label words, token by token, and writes the word as "
-        limit += "the tokenizer has it:"
-    lines += [limit, "", "| label | word | written | tokens |", "| --- | --- | --- | --- |"]
-    rows = zip(task.label_names, task.label_words, tokens, strict=True)
-    lines += [
-        f"| {name} | `{word}` | `{tuned.tokenizer.decode(pieces).strip()}` | {' '.join(map(str, pieces))} |"
-        for name, word, pieces in rows
-    ]
-    if len(asked) == 1 and any(len(pieces) > 1 for pieces in tokens):
-        which = f"{_by_score(task, 'Words of several tokens')} That may choose another word than token by token:"
-        lines += ["", which, "", "```python"]
-        lines += [*_scores(task, prompt, _words(task)), "```"]
+    prior = ", minus the base model's own preference for each word" if task.prior else ""
+    lines.append(f"{limit} Answers are compared by the {task.score} of their tokens' log-probabilities{prior}.")
+    if task.kind == "labels":
+        words = zip(task.label_names, task.label_words, strict=True)
+        lines += ["", "| label | word |", "| --- | --- |", *(f"| {name} | `{word}` |" for name, word in words)]
     return "\n".join(lines)
 
 
-def _by_score(task: Task, answers: str) -> str:
-    """How answers are compared."""
-    prior = ", minus the base model's own preference for each word" if task.prior else ""
-    return (
-        f"{answers} are compared as wholes in what was measured, by the {task.score} of their tokens' log-probabilities"
-        f"{prior}."
-    )
-
-
-def _words(task: Task) -> dict[str, tuple[str, float]]:
-    """Of each label the word and its prior."""
-    priors = task.prior or (0.0,) * task.num_classes
-    return dict(zip(task.label_names, zip(task.label_words, priors, strict=True), strict=True))
-
-
 def _asked(tuned: RunModel, prompt: str) -> list[str]:
-    """Code that asks ``answer``, the pipeline: one line that writes an answer of the task and nothing else, or where
-    that cannot be said in a line, the answers' scores."""
-    task, how = tuned.run.task, f"max_new_tokens={_NEW_TOKENS}"
-    if task.kind == "options":
-        return _scores(task, prompt, {"first": ("the first option", 0.0), "second": ("the second option", 0.0)})
-    if task.kind == "labels":
-        if task.num_classes > _LABELS_IN_A_LINE or task.prior:
-            return _scores(task, prompt, _words(task))
-        how = _choosing(tuned)
-    return [f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
-
-
-def _choosing(tuned: RunModel) -> str:
-    """Arguments of the pipeline that let it write a label word and nothing else."""
-    tokens = label_tokens(tuned.run.task, tuned.tokenizer)
-    firsts = list(dict.fromkeys(pieces[0] for pieces in tokens))
-    if all(len(pieces) == 1 for pieces in tokens):
-        return f"max_new_tokens=1, prefix_allowed_tokens_fn=lambda *_: {firsts}"
-    end = tuned.tokenizer.eos_token_id
-    after: dict[tuple[int, ...], list[int]] = {(): firsts}
-    for pieces in tokens:
-        for step, following in enumerate([*pieces[1:], end], start=1):
-            if following is not None and following not in after.setdefault(tuple(pieces[:step]), []):
-                after[tuple(pieces[:step])].append(following)
-    longest = max(map(len, tokens)) + 1
-    # What was written so far is the longest end of the tokens that begins a word.
-    written = f"next(a[t] for n in range({longest - 1}, -1, -1) if (t := tuple(ids.tolist()[len(ids) - n:])) in a)"
-    return f"max_new_tokens={longest}, prefix_allowed_tokens_fn=lambda _, ids, a={after}: {written}"
-
-
-def _scores(task: Task, prompt: str, words: dict[str, tuple[str, float]]) -> list[str]:
-    """Code that scores whole answers as in training and in what was measured."""
+    """Code that asks ``answer``, the pipeline: it writes an answer, or the choice whose score is highest."""
+    task = tuned.run.task
+    how = f"max_new_tokens={_NEW_TOKENS}"
+    tokens = label_tokens(task, tuned.tokenizer) if task.kind == "labels" else []
+    if tokens and all(len(pieces) == 1 for pieces in tokens):
+        ids = [pieces[0] for pieces in tokens]
+        how = f"max_new_tokens=1, prefix_allowed_tokens_fn=lambda *_: {ids}"
+        if task.prior:
+            bias = {(token,): -prior for token, prior in zip(ids, task.prior, strict=True)}
+            how += f", sequence_bias={bias}"
+    if task.kind == "text" or how.startswith("max_new_tokens=1,"):
+        return [f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
+    words = dict(zip(task.label_names, task.label_words, strict=True)) if task.kind == "labels" else _OPTIONS
+    priors = task.prior or (0.0,) * len(words)
+    choices = dict(zip(words, zip(words.values(), priors, strict=True), strict=True))
     return [
         "import torch",
         f"prompt, scores = {prompt!r}, {{}}",
-        f"for label, (word, prior) in {words!r}.items():",
+        f"for label, (word, prior) in {choices!r}.items():",
         "    start = len(answer.tokenizer(prompt).input_ids)",
         f"    ids = answer.tokenizer(prompt + {answer_space(task.prompt)!r} + word).input_ids",
         "    logits = answer.model(torch.tensor([ids])).logits[0, start - 1 : -1].detach()",
