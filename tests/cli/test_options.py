@@ -51,7 +51,7 @@ OPTIONS_OF = {
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
-    "train": dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision")),
+    "train": dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len")),
     "pareto": {"model": "opt-125m"},
     "federate": {
         **dict.fromkeys(("lr", "schedule", "direction", "directions")),

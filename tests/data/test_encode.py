@@ -17,11 +17,13 @@ import zorba_core as zorba
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from tests.tiny_models import VOCABULARY, tiny_model
 from zorba_core.data.encode import (
+    MOST_SUITED,
     count_cuts,
     encode,
     encode_prompts,
     head_tokens,
     label_tokens,
+    suited_length,
     with_label_words,
 )
 from zorba_core.data.prompts import Prompts, piece_ids, puts_space_first, words_for
@@ -227,6 +229,16 @@ def test_instructions_are_a_users_turn_where_the_tokenizer_has_a_chat_template(t
     chatty.chat_template = "{{ raise_exception('no user') }}"
     with pytest.raises(InvalidInputError, match=r"chat template cannot be used \(no user\); set chat = false"):
         encode(task, frame, chatty, 128)
+
+
+def test_the_length_that_suits_rows_holds_ninety_nine_of_a_hundred(tiny_tokenizer):
+    frame = pd.DataFrame({"text": ["the room was good"] * 99 + ["the room was good " * 40], "label": 0})
+    task = Task(name="t", prompt="{text} It was", label_names=("bad", "good"), rows=NOWHERE)
+    length = suited_length(task, frame, tiny_tokenizer)
+    assert length % 8 == 0
+    assert count_cuts(task, frame, tiny_tokenizer, length)["prompts_cut"] == 1
+    assert count_cuts(task, frame, tiny_tokenizer, length - 8)["prompts_cut"] == 100
+    assert suited_length(task, frame.assign(text="the room was good " * 400), tiny_tokenizer) == MOST_SUITED
 
 
 # Tokenizers that put a space before whatever they are given, without a token that starts a text or one for padding.

@@ -283,3 +283,21 @@ def test_written_answers_are_judged_by_what_was_wanted(writing, tmp_path):
         assert writing.evaluate(table).describe()["exact_match"] == 1
     export = export_run(writing, tmp_path / "model") / "README.md"
     assert "exact match" in export.read_text(encoding="utf-8")
+
+
+def test_questions_are_turns_of_a_chat_where_the_model_has_a_template(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    shutil.copytree(tiny_opt_folder, tmp_path / "chatty")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "chatty")
+    tokenizer.chat_template = "{% for m in messages %}review {{ m['content'] }} {% endfor %}it was"
+    tokenizer.save_pretrained(tmp_path / "chatty")
+    rows = pd.DataFrame({"question": [f"was the room good {n}" for n in range(30)], "answer": "it was a good one"})
+    run = fine_tune(
+        ALLOCATION, data=rows, model=tmp_path / "chatty", settings=SETTINGS, runs_folder=tmp_path / "runs", force=True
+    )
+    assert (run.task.chat, run.task.prompt) == (True, "{question}")
+    folder = run.export(tmp_path / "model")
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    (written,) = run.predict("The text to answer")["prediction"]
+    assert capsys.readouterr().out.split()[: len(written.split())] == written.split()

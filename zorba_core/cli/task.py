@@ -22,22 +22,24 @@ def task(
     data: str = typer.Argument(..., help="Rows, a task's TOML file, or the name of a built-in task."),
     task_options: dict[str, Any] = options_of(TaskOptions, without=("dataset", "data", "alpha", "division"), make=dict),
     choice: AllocationChoice = options_of(AllocationChoice, "clients"),
-    settings: Settings = options_of(Settings, "seq_len"),
+    seq_len: int | None = typer.Option(None, help="Longest prompt in tokens; default: as in zorba train."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and what to change; what a
     majority vote, naive Bayes and the model before training get on the test rows; and how long training will take."""
     from zorba_core.data.describe import describe_task
     from zorba_core.runs.expect import expect
-    from zorba_core.runs.load import read_spec
+    from zorba_core.runs.load import read_spec, suited_to_rows
     from zorba_core.runs.models import load_tokenizer
 
     named = {"dataset": data} if data in TASKS else {"data": data}
     options = TaskOptions(**named, **task_options).with_model()
     chosen = options.task()
-    facts = describe_task(chosen, load_tokenizer(options.model), settings.seq_len)
     spec = read_spec(options.model)
-    suited = Settings.suited(spec.num_parameters, seq_len=settings.seq_len)
+    suited = Settings.suited(spec.num_parameters, seq_len=seq_len)
+    if seq_len is None and chosen.is_own:
+        suited = suited_to_rows(suited, chosen, options.model)
+    facts = describe_task(chosen, load_tokenizer(options.model), suited.seq_len)
     allocation, _ = choice.allocation_for(spec, suited, named_clients(chosen, None))
     try:
         expected = expect(chosen, options.model, suited, allocation)

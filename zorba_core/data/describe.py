@@ -51,7 +51,7 @@ def inferred_lines(
         yield _line("words", name_some(task.label_words, 12), "--label-words", said.label_words)
     else:
         yield _line("answer", task.answer, "--answer", said.answer)
-    yield _line("prompt", task.prompt, "--prompt", said.prompt)
+    yield _line("prompt", task.prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", said.prompt)
     for column in same_as_label:
         is_read = column in task.text_columns
         yield f"  {'warning' if is_read else 'note   '} {column} says the label in other words" + (

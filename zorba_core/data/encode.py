@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+MOST_SUITED, _MEASURED = 96, 2_000
+
+
 def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
     """The task with these label words, and without the prior of its former ones; None: the task as it is.
 
@@ -135,6 +138,16 @@ def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBa
     if task.kind == "text":
         cuts["answers_cut"] = sum(len(row[0]) > length for row, (_, length) in zip(answers_R, rooms_R, strict=True))
     return cuts
+
+
+def suited_length(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens, L, that hold prompt and answer of 99 of 100 rows whole: a multiple of 8; at most :data:`MOST_SUITED`, or
+    half of that more than the prompt's own words."""
+    frame = frame.head(_MEASURED)
+    prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
+    length_R = [prompts.fixed + prompts.length(r) + max(map(len, answers_R[r])) - 1 for r in range(len(frame))]
+    most = max(MOST_SUITED, prompts.fixed + MOST_SUITED // 2)
+    return min(most, -(-int(np.quantile(length_R, 0.99)) // 8) * 8)
 
 
 def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:

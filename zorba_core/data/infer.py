@@ -85,10 +85,11 @@ def infer_task(
                 f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot hold: "
                 f"rename it in {rows.origin}, to {in_short(plain)} for example"
             )
-    common = {"name": name, "prompt": said.prompt or default_prompt(text, label or answer)}
+    chat = bool(answer and getattr(tokenizer, "chat_template", None))
+    common = {"name": name, "prompt": said.prompt or default_prompt(text, None if chat else label or answer)}
     rows = replace(rows, label=label, client=said.client or rows.client)
     if answer:
-        task = Task(kind="text", answer=answer, rows=rows, **common)
+        task = Task(kind="text", answer=answer, rows=rows, chat=chat, **common)
     else:
         rows, names = with_labels(rows, whole)
         words = said.label_words or words_for(names, tokenizer)
@@ -103,10 +104,11 @@ def infer_task(
     return task
 
 
-def default_prompt(text: Sequence[str], asked: str) -> str:
-    """``"{text} Topic:"`` for one column of text, ``"Subject: {subject} Body: {body} Topic:"`` for several."""
+def default_prompt(text: Sequence[str], asked: str | None) -> str:
+    """``"{text} Topic:"`` for one column of text, ``"Subject: {subject} Body: {body} Topic:"`` for several; without the
+    last word where nothing is ``asked``, as in a chat, whose template says who answers."""
     parts = [f"{{{column}}}" if len(text) == 1 else f"{_titled(column)}: {{{column}}}" for column in text]
-    return f"{' '.join(parts)} {_titled(asked)}:"
+    return " ".join([*parts, f"{_titled(asked)}:"] if asked else parts)
 
 
 def _titled(column: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from zorba_core.data.encode import label_tokens
-from zorba_core.data.prompts import answer_space
+from zorba_core.data.prompts import answer_space, chat_turn
 from zorba_core.data.task import FIELD, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS
@@ -104,7 +104,8 @@ def _asked(tuned: RunModel, prompt: str) -> list[str]:
             bias = {(token,): -prior for token, prior in zip(ids, task.prior, strict=True)}
             how += f", sequence_bias={bias}"
     if task.kind == "text" or how.startswith("max_new_tokens=1,"):
-        return [f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
+        asked = [{"role": "user", "content": prompt}] if chat_turn(task, tuned.tokenizer) else prompt
+        return [f"print(answer({asked!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
     words = dict(zip(task.label_names, task.label_words, strict=True)) if task.kind == "labels" else _OPTIONS
     priors = task.prior or (0.0,) * len(words)
     choices = dict(zip(words, zip(words.values(), priors, strict=True), strict=True))

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.divide import DIRICHLET, NATURAL, divide
-from zorba_core.data.encode import count_cuts, encode
+from zorba_core.data.encode import count_cuts, encode, suited_length
 from zorba_core.data.load import clients_of, load
 from zorba_core.data.own_rows import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
@@ -56,6 +56,11 @@ def open_network(model: str | os.PathLike[str], settings: Settings) -> tuple[Blo
     network.check()
     check_model(network, settings)
     return network, tokenizer
+
+
+def suited_to_rows(settings: Settings, task: Task, model: str | os.PathLike[str]) -> Settings:
+    """The settings with a ``seq_len`` that holds the task's rows."""
+    return settings.replace(seq_len=suited_length(task, load(task), load_tokenizer(model)))
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:

@@ -34,6 +34,7 @@ from zorba_core.runs.load import (
     federated_rows,
     open_network,
     read_spec,
+    suited_to_rows,
     use_threads,
     with_label_prior,
 )
@@ -89,7 +90,7 @@ def fine_tune(
             the label or of the answer to write, the prompt, the file to evaluate on, the column of clients.
         model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: for ``data`` of your own
             ``smollm2-135m`` where it is on this machine, else ``opt-mini``.
-        settings: default: :meth:`Settings.suited` to the model.
+        settings: default: :meth:`Settings.suited` to the model, with a ``seq_len`` that holds rows of your own.
         find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: where ``settings`` are
             not given.
         prior: take the model's own preference among the label words out of their scores; default: for ``data`` of your
@@ -111,8 +112,8 @@ def fine_tune(
     if model is None:
         model = default_model(data is not None, notice)
     num_parameters = read_spec(model).num_parameters
-    find_lr = settings is None if find_lr is None else find_lr
-    settings = settings or Settings.suited(num_parameters)
+    given, settings = settings, settings or Settings.suited(num_parameters)
+    find_lr = given is None if find_lr is None else find_lr
     allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     _check_clients(settings.method, allocation, num_clients)
     check_folder(runs_folder)
@@ -125,6 +126,8 @@ def fine_tune(
     else:
         task = task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
+    if given is None and task.is_own:
+        settings = suited_to_rows(settings, task, model)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(threads):
