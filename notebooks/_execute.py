@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 from zorba_core.files import write_text
 
 FOLDER = Path(__file__).resolve().parent
-WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET, PLOTLY = "application/vnd.jupyter.widget-view+json", "application/vnd.plotly.v1+json"
 CELL_SECONDS = 300
 
 
@@ -48,6 +48,9 @@ def execute(path: Path) -> NotebookNode:
         if cell.cell_type == "code":
             # A stored view of a widget shows nothing without the kernel that made it.
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+            for output in cell.outputs:
+                if "image/png" in output.get("data", {}):  # the picture is enough to read, and a tenth of the lines
+                    output.data.pop(PLOTLY, None)
     return notebook
 
 

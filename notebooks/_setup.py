@@ -1,4 +1,6 @@
-"""What every notebook starts with: pictures stored beside the interactive figures, and quiet logs."""
+"""What every notebook starts with: figures that show without a kernel, wide tables, and the experiments' tables."""
+
+from __future__ import annotations
 
 import warnings
 
@@ -6,16 +8,15 @@ import pandas as pd
 import plotly.io as pio
 
 from zorba_core.plots.pictures import OFFLINE, can_be_made
+from zorba_core.study.sweep import read_table
 
 
-def figures_as_png_and_plotly(scale: float = 1.5) -> None:
-    """Store each figure twice: a PNG that shows without a kernel, and plotly's own format, interactive in JupyterLab.
+def start(scale: float = 1.5) -> None:
+    """Show each figure as plotly's own, interactive in JupyterLab, and as PNG, which is what a stored notebook keeps.
 
-    The PNG needs Chromium; without it only the interactive figure is stored.
+    The PNG needs Chromium; without it only the interactive figure is there.
     """
-    pd.set_option(
-        "display.max_rows", 100, "display.max_columns", 20, "display.width", 140, "display.max_colwidth", None
-    )
+    pd.set_option("display.max_rows", 100, "display.max_columns", 20, "display.max_colwidth", None)
     if not can_be_made():
         pio.renderers.default = "plotly_mimetype"
         return
@@ -27,3 +28,8 @@ def figures_as_png_and_plotly(scale: float = 1.5) -> None:
     warnings.filterwarnings("ignore", message="The kopts argument is ignored", category=UserWarning)
     pio.renderers["png"].scale = scale
     pio.renderers.default = "png+plotly_mimetype"
+
+
+def experiment(name: str) -> pd.DataFrame:
+    """An experiment's table; empty where none of its runs has been made yet (zorba reproduce makes them)."""
+    return read_table(name, "../artifacts/experiments", missing_ok=True)

@@ -34,10 +34,6 @@ for name in ("method", "estimator"):
 shown["dashboard dataset"] = app.selectbox(key="train_rows").options
 assert not app.exception
 assert not app.error
-from _fleet_controls import Controls, Request, choices
-for name, value in (("solver", "dice"), ("method", "momentum"), ("dataset", "tickets"), ("estimator", "central")):
-    shown[f"notebook {name}"] = [title for title, _ in choices(name)]
-    assert getattr(Controls(Request("1, A100, 40", **{name: value})).request, name) == value
 print(json.dumps(shown))
 """
 FEDERATED = """
@@ -107,12 +103,12 @@ def test_each_part_is_in_the_help_of_the_command(zorba):
     assert "solver dice" in allocated
 
 
-def test_each_part_is_among_the_choices_of_dashboard_and_notebook(environment, root):
+def test_each_part_is_among_the_choices_of_the_dashboard(environment, root):
     shown = json.loads(run_python(environment, root, "-c", CHOICES).splitlines()[-1])
     expected = {"solver": "dice", "method": "momentum", "dataset": "tickets", "estimator": "central"}
     for place, choices in shown.items():
         assert any(choice.lower().startswith(expected[place.split()[1]]) for choice in choices), (place, choices)
-    assert len(shown) == 8
+    assert len(shown) == 4
 
 
 def test_a_run_of_these_parts_is_killed_resumed_and_replayed_to_the_same_bits(

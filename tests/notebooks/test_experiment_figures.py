@@ -1,4 +1,4 @@
-"""What the experiments' figures draw is what their tables hold."""
+"""Figures of the experiments say what the tables say."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.study.tables import table_of
 from zorba_core.allocation import Allocation
-from zorba_core.plots.experiments import matrices_figure, predictors_figure, seeds_figure
-from zorba_core.plots.paired import paired_curves_figure
-
-TABLE = pd.DataFrame(
-    {
-        "lambda": [0.05, 0.26, 0.8, 3.0],
-        "V": [0.05, 0.17, 0.17, 0.3],
-        "loss": [0.5, 0.55, 0.53, np.inf],
-        "made_by": ["returned by a solver", "built by hand", "built by hand", "built by hand"],
-    },
-    index=["full", "hub-pile", "hub-spread", "starved-3"],
-)
+from zorba_core.plots.experiments import arm_curves_figure, differences_figure, matrices_figure, predictors_figure
+from zorba_core.study.statistics import paired
 
 
 def test_rows_end_with_their_popularity_scarcest_on_top():
@@ -28,45 +19,31 @@ def test_rows_end_with_their_popularity_scarcest_on_top():
     assert np.asarray(figure.data[0].z)[:, 0].tolist() == [1, 1, 1]  # the client with most blocks
 
 
-def test_each_seed_is_a_line_and_an_interval_that_one_seed_cannot_give_is_not_drawn():
-    table = pd.DataFrame({"SC1": [0.5, 0.6], "SC2": [0.4, 0.5]}, index=[0, 7])
-    figure = seeds_figure(table, {"SC1": (0.55, 0.5, 0.6), "SC2": (0.45, -np.inf, np.inf)}, y="loss")
-    assert [trace.name for trace in figure.data] == ["seed 0", "seed 7", "mean, 95 % interval"]
-    assert list(figure.data[1].y) == [0.6, 0.5]
-    assert list(figure.data[2].error_y.array) == pytest.approx([0.05, 0.0])
-    assert list(figure.data[2].error_y.arrayminus) == pytest.approx([0.05, 0.0])
+def test_an_arm_is_the_mean_of_its_seeds_within_their_range_as_far_as_all_went():
+    table = table_of({"a": {0: [1.0, 0.5, 0.2], 1: [1.0, 0.7]}, "b": {0: [1.0, 0.9, 0.8]}})
+    band, mean, _, other = arm_curves_figure(table, "loss").data
+    assert (mean.name, other.name) == ("a (2)", "b (1)")
+    assert list(mean.x) == [0, 5]
+    assert list(mean.y) == pytest.approx([1.0, 0.6])
+    assert list(band.y) == [1.0, 0.7, 0.5, 1.0]
 
 
-def test_every_allocation_that_did_not_diverge_is_in_every_panel_once():
-    figure = predictors_figure(TABLE, ["lambda", "V"], y="loss")
-    for axis, measure in (("x", "lambda"), ("x2", "V")):
-        drawn = {
-            name: (x, y)
-            for trace in figure.data
-            if trace.xaxis == axis
-            for name, x, y in zip(trace.text, trace.x, trace.y, strict=True)
-        }
-        ended = TABLE.drop(index="starved-3")
-        assert drawn == {name: (row[measure], row["loss"]) for name, row in ended.iterrows()}
-    assert [trace.name for trace in figure.data if trace.showlegend] == ["returned by a solver", "built by hand"]
+def test_a_comparison_shows_its_seeds_and_an_interval_that_one_seed_cannot_give():
+    table = table_of({"a": {0: [1.0, 0.6], 1: [1.0, 0.8]}, "b": {0: [1.0, 0.5], 1: [1.0, 0.5]}, "c": {0: [1.0, 0.4]}})
+    shown = {name: paired(table, name, "b") for name in ("a", "c")}
+    seeds, mean, _, single = differences_figure(shown, x="d", margin=0.1).data
+    assert list(seeds.x) == pytest.approx([0.1, 0.3])
+    assert list(mean.x) == pytest.approx([0.2])
+    assert mean.error_x.array[0] > 1  # Student's t of two seeds
+    assert list(single.error_x.array) == [0]
 
 
-def test_points_carry_the_noise_of_their_seeds():
-    figure = predictors_figure(TABLE, ["lambda"], y="loss", standard_error=0.026)
-    assert {trace.error_y.value for trace in figure.data} == {0.026}
-
-
-def test_a_paired_curve_shows_each_seed_and_an_interval_only_where_seeds_give_one():
-    curves = pd.DataFrame(
-        {"arm": ["first", "first", "last"], "round": [0, 5, 5], "mean": [0.0, 0.1, 0.2], "low": [0.0, 0.05, -np.inf],
-         "high": [0.0, 0.15, np.inf], "count": [2, 2, 1], "by_seed": [{0: 0.0, 7: 0.0}, {0: 0.08, 7: 0.12}, {7: 0.2}]}
-    )  # fmt: skip
-    figure = paired_curves_figure(curves, {"first": "First", "last": "Last", "never": "Never run"}, x="Rounds", y="d")
-    assert [note.text for note in figure.layout.annotations] == ["First", "Last"]
-    assert [trace.name for trace in figure.data] == [
-        "seed 0", "seed 7", "mean, 95 % interval", "seed 7", "mean, 95 % interval",
-    ]  # fmt: skip
-    assert list(figure.data[1].y) == [0.0, 0.12]
-    assert list(figure.data[2].error_y.array) == pytest.approx([0.0, 0.05])
-    assert list(figure.data[4].error_y.array) == [0.0]
-    assert len([shape for shape in figure.layout.shapes if shape.y0 == shape.y1 == 0]) == 2
+def test_every_allocation_is_in_every_panel_with_its_error():
+    table = pd.DataFrame(
+        {"lambda": [0.1, 1.0], "V": [0.2, 0.3], "loss": [0.5, 0.6], "error": [0.01, 0.02]}, index=["even", "hub"]
+    )
+    first, second = predictors_figure(table, ["lambda", "V"]).data
+    assert (list(first.x), list(second.x)) == ([0.1, 1.0], [0.2, 0.3])
+    assert list(first.y) == list(second.y) == [0.5, 0.6]
+    assert list(first.text) == ["even", "hub"]
+    assert list(first.error_y.array) == [0.01, 0.02]

@@ -1,6 +1,7 @@
-"""Figures of the experiments: matrices side by side, seeds beside their mean, and what predicts a loss.
+"""Figures of the experiments: matrices side by side, learning curves, differences between arms, and measures against
+loss. Tables are those of :mod:`zorba_core.study.sweep`.
 
-Shapes: M blocks, N clients, K allocations. Tables are those of ``zorba_core.study.experiments.analysis``.
+Shapes: M blocks, N clients.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from zorba_core.allocation import Allocation
-from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, apply
+from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, apply
 
 WIDTH = 900
-_COLUMNS = 3  # of panels side by side
 MEASURE_NAMES: Mapping[str, str] = {
     "lambda": "Λ",
     "V": "V",
-    "E": "E, coupled noise",  # up to the comma: above a panel
+    "E": "E, coupled noise",
     "D": "D, direction coupling",
-    "inverse_N_eff": "1 / N_eff",
-    "inverse_T": "1 / T",
-    "inverse_min_c": "1 / scarcest popularity",
+    "N_eff": "N_eff",
+    "T": "activated blocks T",
+    "min_c": "scarcest popularity",
 }
 
 
@@ -35,9 +35,8 @@ def matrices_figure(allocations: Mapping[str, Allocation], *, palette: Palette =
     for column, allocation in enumerate(allocations.values(), start=1):
         order_M = np.argsort(allocation.popularity_M, kind="stable")
         order_N = np.lexsort((allocation.A_MN.argmax(axis=0), -allocation.blocks_held_N))
-        cells = allocation.A_MN[order_M][:, order_N]
         figure.add_heatmap(
-            z=cells.astype(np.uint8),
+            z=allocation.A_MN[order_M][:, order_N].astype(np.uint8),
             colorscale=[[0, palette.faint], [1, palette.front]],
             zmin=0,
             zmax=1,
@@ -62,94 +61,98 @@ def matrices_figure(allocations: Mapping[str, Allocation], *, palette: Palette =
     return figure.update_layout(width=WIDTH, margin={"t": 34, "l": 8, "r": 8, "b": 8})
 
 
-def seeds_figure(
-    table: pd.DataFrame,
-    intervals: Mapping[str, tuple[float, float, float]],
-    *,
-    y: str,
-    palette: Palette = LIGHT,
+def arm_curves_figure(
+    table: pd.DataFrame, column: str = "accuracy", *, target: float | None = None, palette: Palette = LIGHT
 ) -> go.Figure:
-    """One column of ``table`` (index seed) an arm: every seed as a line through the arms, and beside them the arm's
-    mean with its interval from ``intervals`` (mean, low, high; an interval that is not finite is not drawn)."""
-    arms = list(table.columns)
+    """Mean over seeds against rounds, a line for each arm of one cell, with the range of its seeds. An arm is drawn as
+    far as all of its runs went."""
     figure = go.Figure()
-    for index, (seed, row) in enumerate(table.iterrows()):
+    runs = table[table["role"] == "measure"]
+    for index, (arm, rows) in enumerate(runs.groupby("arm", sort=False)):
+        at = rows.groupby("round")[column].agg(["mean", "min", "max", "count"])
+        at = at[at["count"] == at["count"].max()]
+        color = palette.series[index % len(palette.series)]
         figure.add_scatter(
-            x=list(range(len(arms))),
-            y=row.tolist(),
-            mode="lines+markers",
-            name=f"seed {seed}",
-            line={"color": palette.quiet, "width": 1.2},
-            marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8, "color": palette.muted},
+            x=[*at.index, *at.index[::-1]],
+            y=[*at["max"], *at["min"][::-1]],
+            fill="toself",
+            fillcolor=color,
+            opacity=0.12,
+            line={"width": 0},
+            hoverinfo="skip",
+            showlegend=False,
         )
-    intervals_by_arm = [(at, intervals[arm]) for at, arm in enumerate(arms) if arm in intervals]
-    arms_up = [high - mean if np.isfinite(high) else 0.0 for _, (mean, low, high) in intervals_by_arm]
-    arms_down = [mean - low if np.isfinite(low) else 0.0 for _, (mean, low, high) in intervals_by_arm]
-    figure.add_scatter(
-        x=[at + 0.12 for at, _ in intervals_by_arm],
-        y=[mean for _, (mean, low, high) in intervals_by_arm],
-        error_y={"type": "data", "array": arms_up, "arrayminus": arms_down, "thickness": 2.5, "width": 8},
-        mode="markers",
-        name="mean, 95 % interval",
-        marker={"symbol": "diamond", "size": 13, "color": palette.selected},
-    )
+        figure.add_scatter(
+            x=at.index,
+            y=at["mean"],
+            name=f"{arm} ({at['count'].max()})",
+            mode="lines+markers",
+            line={"color": color, "dash": DASHES[index % len(DASHES)], "width": 2.2},
+            marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7},
+        )
+    if target is not None:
+        figure.add_hline(y=target, line={"color": palette.muted, "dash": "dot", "width": 1.5})
     apply(figure, palette, height=380)
-    figure.update_xaxes(tickvals=list(range(len(arms))), ticktext=arms, range=[-0.5, len(arms) - 0.5])
-    figure.update_yaxes(title=y)
-    return figure.update_layout(width=WIDTH)
+    figure.update_xaxes(title="rounds").update_yaxes(title=column)
+    return figure.update_layout(width=WIDTH, margin={"t": 20, "l": 8, "r": 8, "b": 8})
 
 
-def predictors_figure(
-    table: pd.DataFrame,
-    measures: Sequence[str],
-    *,
-    y: str,
-    notes: Mapping[str, str] | None = None,
-    standard_error: float | None = None,
-    palette: Palette = LIGHT,
+def differences_figure(
+    differences: Mapping[str, pd.DataFrame], *, x: str, margin: float = 0.0, palette: Palette = LIGHT
 ) -> go.Figure:
-    """Loss of each allocation against each measure, a panel each, log scale, coloured by who made it
-    (column ``made_by``), with the standard error of a point where it is known; allocations that diverged are left out.
-    ``notes`` are written above the panels."""
-    ended = table[np.isfinite(table["loss"])]
-    rows = -(-len(measures) // _COLUMNS)
-    titles = [
-        f"{MEASURE_NAMES[measure].split(',')[0]}   {(notes or {}).get(measure, '')}".strip() for measure in measures
-    ]
-    figure = make_subplots(
-        rows,
-        _COLUMNS,
-        subplot_titles=titles,
-        shared_yaxes=True,
-        horizontal_spacing=0.03,
-        vertical_spacing=0.16 if rows > 1 else 0,
-    )
-    for index, (family, inside) in enumerate(ended.groupby("made_by", sort=False)):
-        for place, measure in enumerate(measures):
+    """A line for each comparison and cell: its mean with a 95 % interval, and its seeds as dots.
+
+    Args:
+        differences: by the name of a comparison, rows of :func:`zorba_core.study.statistics.paired`.
+        margin: drawn as a band around zero.
+    """
+    from zorba_core.study.statistics import by_cell
+
+    figure, ticks = go.Figure(), []
+    for name, rows in differences.items():
+        for cell in by_cell(rows).itertuples():
+            seeds = rows[(rows["base"] == cell.base) & (rows["task"] == cell.task)]["difference"]
+            y, finite = len(ticks), np.isfinite(cell.high)
+            ticks.append(f"{name}<br><span style='color:{palette.muted}'>{cell.base}</span>")
             figure.add_scatter(
-                x=inside[measure],
-                y=inside["loss"],
-                error_y=_noise_bars(standard_error),
-                text=list(inside.index),
-                mode="markers",
-                name=family,
-                legendgroup=family,
-                showlegend=place == 0,
-                marker={"color": palette.series[index], "symbol": SYMBOLS[index], "size": 9, "opacity": 0.85},
-                hovertemplate="%{text}: %{y:.4f}<extra></extra>",
-                row=place // _COLUMNS + 1,
-                col=place % _COLUMNS + 1,
+                x=seeds, y=[y] * len(seeds), mode="markers", marker={"color": palette.quiet, "size": 6}, name="a seed"
             )
-    apply(figure, palette, height=90 + 270 * rows)
+            figure.add_scatter(
+                x=[cell.value],
+                y=[y],
+                error_x={"array": [cell.high - cell.value if finite else 0], "thickness": 2.2, "width": 6},
+                mode="markers",
+                marker={"symbol": "diamond", "size": 11, "color": palette.selected},
+                name="mean, 95 % interval",
+            )
+    figure.add_vline(x=0, line={"color": palette.muted, "width": 1.5})
+    if margin:
+        figure.add_vrect(x0=-margin, x1=margin, fillcolor=palette.faint, layer="below", line_width=0)
+    apply(figure, palette, height=90 + 46 * max(len(ticks), 1))
+    figure.update_traces(showlegend=False)
+    figure.update_yaxes(tickvals=list(range(len(ticks))), ticktext=ticks, autorange="reversed").update_xaxes(title=x)
+    return figure.update_layout(width=WIDTH, margin={"t": 12, "l": 8, "r": 8, "b": 8})
+
+
+def predictors_figure(table: pd.DataFrame, measures: Sequence[str], *, palette: Palette = LIGHT) -> go.Figure:
+    """Mean late loss of each arm against each measure, a panel each on a log axis. ``table``: an arm a row, with the
+    measures, ``loss`` and its standard error ``error``; the arm's name is the index."""
+    titles = [MEASURE_NAMES[measure] for measure in measures]
+    figure = make_subplots(1, len(measures), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03)
+    for column, measure in enumerate(measures, start=1):
+        figure.add_scatter(
+            x=table[measure],
+            y=table["loss"],
+            error_y={"array": table["error"], "thickness": 1, "width": 0},
+            text=table.index,
+            mode="markers",
+            marker={"color": palette.front, "size": 9, "opacity": 0.85},
+            hovertemplate="%{text}: %{y:.4f}<extra></extra>",
+            row=1,
+            col=column,
+        )
+    apply(figure, palette, height=360)
     # Left to itself a log axis that spans less than a decade labels every minor step.
     figure.update_xaxes(type="log", tickvals=[step * 10.0**decade for decade in range(-4, 4) for step in (1, 2, 5)])
-    figure.update_yaxes(title=y, col=1)
-    return figure.update_layout(
-        width=WIDTH,
-        margin={"t": 70, "l": 8, "r": 8, "b": 8},
-        legend={"orientation": "h", "x": 0, "y": 1.0 + 0.17 / rows},
-    )
-
-
-def _noise_bars(standard_error: float | None) -> dict:
-    return {} if standard_error is None else {"type": "constant", "value": standard_error, "thickness": 1, "width": 0}
+    figure.update_traces(showlegend=False).update_yaxes(title="late loss, nats", col=1)
+    return figure.update_layout(width=WIDTH, margin={"t": 34, "l": 8, "r": 8, "b": 8})
