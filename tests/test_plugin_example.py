@@ -23,7 +23,7 @@ OPTIONS = (
 CHOICES = """
 import importlib.util, json, os, sys
 from streamlit.testing.v1 import AppTest
-sys.path[:0] = [os.getcwd(), "notebooks"]
+sys.path.insert(0, os.getcwd())
 app = AppTest.from_file(os.path.abspath("app/main.py"), default_timeout=400)
 app.query_params["clients"] = "9"
 app.run()

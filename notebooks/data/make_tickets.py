@@ -1,4 +1,4 @@
-"""Write tickets.csv, letters to a newspaper from a small grammar, for `09_your_own_data`: `python make_tickets.py`.
+"""Write tickets.csv, letters to a newspaper from a small grammar, for `07_your_own`: `python make_tickets.py`.
 
 No text of any dataset is in it. The same seed gives the same bytes.
 """
