@@ -13,7 +13,7 @@ import pytest
 
 from zorba_core.allocation import Problem, solve, sweep
 from zorba_core.allocation.measures import least_popularity, popularity
-from zorba_core.allocation.solvers.lexicographic import initial_matrix
+from zorba_core.allocation.solvers.lexicographic import greedy_update, initial_matrix
 from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.fleet import Fleet
@@ -146,6 +146,13 @@ def test_the_method_ends_far_below_sc3_wherever_its_vram_is_that_of_sc3():
         assert found.bias_lambda_E[near].max() < 0.2
 
 
+class FirstOf:
+    """In place of a generator that chooses a client at random."""
+
+    def choice(self, clients):
+        return clients[0]
+
+
 @pytest.mark.parametrize("by_text", [False, True])
 def test_algorithm_1_raises_blocks_once_and_keeps_the_budgets_with_either_gain(by_text):
     rng = np.random.default_rng(4)
@@ -158,6 +165,8 @@ def test_algorithm_1_raises_blocks_once_and_keeps_the_budgets_with_either_gain(b
         assert (start_MN <= A_MN).all()
         assert (A_MN.sum(axis=0) <= budget_N).all()
         assert set(popularity(A_MN)) <= {gamma, gamma + 1}
+        if not by_text:  # what the solver has, which keeps L, F and W as Algorithm 1 does
+            assert (greedy_update(start_MN, budget_N, FirstOf()) == A_MN).all()
         assert least_popularity(A_MN).min() >= gamma
 
 
