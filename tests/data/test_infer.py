@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from zorba_core.data.load import load
-from zorba_core.data.own_task import as_list, listed, task_for, task_name
+from zorba_core.data.own_task import listed, task_for, task_name
 from zorba_core.data.prompts import words_for
 from zorba_core.data.task import Said
 from zorba_core.errors import InvalidInputError
@@ -110,7 +110,6 @@ def test_label_words_differ_and_numbers_are_equally_long(tiny_tokenizer):
 
 
 def test_words_that_are_written_as_a_list_are_read_again():
-    words = ["bad", "a, b", 'say "hi"', "good"]
-    assert listed(as_list(words)) == words
+    assert listed('bad, "a, b", "say ""hi""", good') == ["bad", "a, b", 'say "hi"', "good"]
     with pytest.raises(InvalidInputError, match="cannot be read as one line"):
         listed("bad\rgood,better")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,10 +97,3 @@ def listed(text: str) -> list[str]:
         return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
     except csv.Error as error:
         raise InvalidInputError(f"the words {text[:60]!r} cannot be read as one line of a table ({error})") from None
-
-
-def as_list(words: Sequence[str]) -> str:
-    """The text that :func:`listed` reads."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(words)
-    return line.getvalue()

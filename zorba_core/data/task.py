@@ -48,7 +48,6 @@ METRICS = {"labels": ("accuracy",), "options": ("accuracy",), "text": ("exact_ma
 METRIC_TITLES = {"accuracy": "accuracy", "exact_match": "exact match", "token_f1": "token F1", "rouge_l": "ROUGE-L"}
 SCORES = ("sum", "mean")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
@@ -370,25 +369,3 @@ def table_of(task: Task) -> dict[str, Any]:
     table = TypeAdapter(Task).dump_python(task, exclude={"rows"}, exclude_defaults=True)
     table["rows"] = TypeAdapter(type(rows)).dump_python(rows, exclude=in_memory, exclude_defaults=True)
     return json.loads(json.dumps(table))
-
-
-def to_toml(task: Task, comment: str = "") -> str:
-    """The task as the text of a TOML file."""
-    table = table_of(task)
-    rows = table.pop("rows")
-    lines = [*(f"# {line}" for line in comment.splitlines()), *_lines(table), "", "[rows]", *_lines(rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{name if _BARE_KEY.fullmatch(name) else _value(name)} = {_value(value)}" for name, value in table.items()]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(_value(item) for item in value)}]"
-    if isinstance(value, Mapping):
-        return f"{{ {', '.join(_lines(value))} }}"
-    if isinstance(value, bool | int | float):
-        return str(value).lower()
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")  # a JSON text is a TOML text

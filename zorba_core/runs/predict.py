@@ -6,6 +6,7 @@ Shapes: R rows, C labels.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ _CHUNK = 4096  # rows encoded together
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class Answers(ABC):
     """Answers to R rows: :class:`Predictions` or :class:`WrittenAnswers`."""
 
     frame: pd.DataFrame  # the columns that were read
@@ -35,9 +36,9 @@ class Answers:
     seq_len: int
 
     @property
+    @abstractmethod
     def columns(self) -> dict[str, list[Any]]:
         """``prediction`` and, of labels, ``probability``; the base model's with ``base_`` before."""
-        raise NotImplementedError
 
     def table(self) -> pd.DataFrame:
         """The texts with :attr:`columns` behind them."""

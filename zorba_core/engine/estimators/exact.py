@@ -3,9 +3,8 @@
     rho[n, q] = sum over the blocks m that n activates of < grad_m F_n(w^_n; xi_n), v_q,m >
 
 is what finite differences tend to as mu goes to 0. A client of the method has no backward pass: it takes Q + 1 forward
-passes and sends these numbers with an error. A simulation of many clients in one process has one, and then all Q
-numbers of a client cost about three forward passes, whatever Q is. Preflight reports how far the finite differences of
-a run's mu are from these scalars.
+passes and sends these numbers with an error, which preflight reports. A simulation of many clients in one process has
+one, and then all Q numbers of a client cost about three forward passes, whatever Q is.
 
 A backward pass adds up what all rows want of a weight. To keep clients apart while their rows go through the blocks
 together, each layer's input x and the gradient dy of its output are watched: the client's gradient of a linear layer is
@@ -23,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -91,24 +90,19 @@ class _Gradients:
     def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
         self._active_MC, self._seeds_Q, self._directions = active_MC, seeds_Q, directions
         count = active_MC.shape[1]
-        self.table_MCD = [network.block_weights(m).new_zeros(count, size) for m, size in enumerate(network.sizes_M)]
+        self._table_MCD = [network.block_weights(m).new_zeros(count, size) for m, size in enumerate(network.sizes_M)]
 
-    def add_matrix(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
-        """The gradient of a parameter is left^T right over a client's positions."""
+    def add(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
+        """The gradient of the parameter that starts there is left^T right over a client's positions."""
         shape = left_PA.shape[1], right_PB.shape[1]
         for c, positions in own:
-            gradient_AB = self.table_MCD[block][c, start : start + shape[0] * shape[1]].view(shape)
+            gradient_AB = self._table_MCD[block][c, start : start + shape[0] * shape[1]].view(shape)
             gradient_AB.addmm_(left_PA[positions].t(), right_PB[positions])
-
-    def add_vector(self, block: int, start: int, wanted_PO: Tensor, own: Own) -> None:
-        """The gradient of a parameter is the sum over a client's positions."""
-        for c, positions in own:
-            self.table_MCD[block][c, start : start + wanted_PO.shape[1]] += wanted_PO[positions].sum(0)
 
     def scalars(self) -> np.ndarray:
         """rho of the share's clients and all directions: (C, Q), float64."""
         total_CQ = np.zeros((self._active_MC.shape[1], len(self._seeds_Q)))
-        for m, table_CD in enumerate(self.table_MCD):
+        for m, table_CD in enumerate(self._table_MCD):
             if self._active_MC[m].any():
                 total_CQ += self._directions.scalars(table_CD, self._seeds_Q, m).cpu().numpy()
         return total_CQ
@@ -125,16 +119,11 @@ class _LowRankScalars:
             lambda block: {factors.part.start: factors for factors in directions.factors(seeds_Q, block)}
         )
 
-    def add_matrix(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
+    def add(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
         _, u_QA, z_QB = self._factors_of(block)[start]
         for c, positions in own:
             product_PQ = linear(left_PA[positions], u_QA).mul_(linear(right_PB[positions], z_QB))
             self._total_CQ[c] += product_PQ.sum(0, dtype=torch.float64)
-
-    def add_vector(self, block: int, start: int, wanted_PO: Tensor, own: Own) -> None:
-        z_QO = self._factors_of(block)[start].z_Qn
-        for c, positions in own:
-            self._total_CQ[c] += z_QO @ wanted_PO[positions].sum(0)
 
     def scalars(self) -> np.ndarray:
         return self._total_CQ.cpu().numpy()
@@ -172,36 +161,59 @@ def _backward(
 ) -> np.ndarray:
     """F_n of a group, (C,), float64; ``sums`` gets the gradients of each layer. The group's first client stands at
     ``place`` of the share."""
-    rows = batches_C[0].joined(batches_C, network.device)
-    client_R = np.repeat(range(len(batches_C)), [len(batch.token_ids_RL) for batch in batches_C])
-    client_E = np.repeat(range(len(batches_C)), [len(batch) for batch in batches_C])
+    rows, clients = batches_C[0].joined(batches_C, network.device), np.arange(len(batches_C))
+    client_R = np.repeat(clients, [len(batch.token_ids_RL) for batch in batches_C])
+    client_E = np.repeat(clients, [len(batch) for batch in batches_C])
     share_E = 1 / np.array([batch.weights.sum() for batch in batches_C])[client_E]
-    first = int(A_MC.any(axis=1).argmax()) if A_MC.any() else network.num_blocks  # nothing is kept of blocks before it
-    with contextlib.ExitStack() as watched:
-        for m in np.flatnonzero(A_MC.any(axis=1)).tolist():
-            watched.enter_context(_watched(layers_M[m], partial(_add_layer, sums, m, client_R, A_MC[m], place)))
+    active_M = np.flatnonzero(A_MC.any(axis=1)).tolist()
+    first = active_M[0] if active_M else network.num_blocks  # nothing is kept of the blocks before it
+
+    def add(block: int, layer: nn.Module, starts: dict[str, int], x: Tensor, dy: Tensor) -> None:
+        """Hand over the gradients of a layer's parameters, for the clients that activate its block."""
+        x_PI, dy_PO = (part.flatten(0, -2).to(layer.weight.dtype) for part in (x, dy))
+        end_C = np.searchsorted(client_R, clients, side="right") * (len(x_PI) // len(client_R))
+        start_C = [0, *end_C[:-1]]
+        own = [(place + c, slice(start_C[c], end_C[c])) for c in np.flatnonzero(A_MC[block])]
+        for name, start in starts.items():
+            if name == "weight" and isinstance(layer, nn.Linear | Conv1D):
+                left, right, spans = *((x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)), own
+            else:  # a vector is a matrix of one row
+                wanted_PO = dy_PO * _slope(layer, x_PI) if name == "weight" else dy_PO
+                right = torch.stack([wanted_PO[positions].sum(0) for _, positions in own])
+                left, spans = right.new_ones(len(own), 1), [(c, slice(i, i + 1)) for i, (c, _) in enumerate(own)]
+            sums.add(block, start, left, right, spans)
+
+    def watch(block: int, starts: dict[str, int], layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        if output.requires_grad:
+            x = inputs[0].detach()
+            output.register_hook(lambda dy: add(block, layer, starts, x, dy))
+
+    with contextlib.ExitStack() as hooks:
+        for m in active_M:
+            for layer, starts in layers_M[m]:
+                hooks.callback(layer.register_forward_hook(partial(watch, m, starts)).remove)
         hidden = network.embed(rows.token_ids_RL)
         for m in range(first):
             hidden = _through(network, m, hidden, A_MC[m, client_R], inactive)
-        entering = hidden.detach().requires_grad_(first < network.num_blocks)
+        entering = hidden.detach().requires_grad_(bool(active_M))
         with torch.enable_grad():
             hidden = entering
             for m in range(first, network.num_blocks):
                 hidden = _through(network, m, hidden, A_MC[m, client_R], inactive)
             loss_E = rows.losses(network, rows.read(hidden)) * torch.from_numpy(share_E).to(network.device)
-        if loss_E.requires_grad:
+        if active_M:
             # After autocast the backward pass follows what the forward pass cast.
             with products_in("highest" if network.precision == "bf16" else network.precision, network.device):
                 torch.autograd.grad(loss_E, entering, torch.ones_like(loss_E))
-    return np.bincount(client_E, loss_E.detach().cpu().numpy(), minlength=len(batches_C))
+    return np.bincount(client_E, loss_E.detach().cpu().numpy(), minlength=len(clients))
 
 
 def _through(network: Blocks, block: int, hidden_RLH: Tensor, active_R: np.ndarray, inactive: Inactive) -> Tensor:
     """All rows through a block; with ``dropped``, those of clients that do not activate it without its weights."""
     if inactive == "frozen" or active_R.all():
         return network.run_block(block, hidden_RLH)
-    chosen_R11 = torch.from_numpy(active_R)[:, None, None].to(hidden_RLH.device)
-    return torch.where(chosen_R11, network.run_block(block, hidden_RLH), network.run_block_without_weights(hidden_RLH))
+    own, without = network.run_block(block, hidden_RLH), network.run_block_without_weights(hidden_RLH)
+    return torch.where(torch.from_numpy(active_R)[:, None, None].to(own.device), own, without)
 
 
 def _layers(network: Blocks) -> list[Layers]:
@@ -227,48 +239,6 @@ def _layers(network: Blocks) -> list[Layers]:
                 )
             layers_M[m] += [(layer, trained)] if trained else []
     return layers_M
-
-
-@contextlib.contextmanager
-def _watched(layers: Layers, add: Callable[[nn.Module, dict[str, int], Tensor, Tensor], None]) -> Iterator[None]:
-    """Context manager: ``add(layer, starts, x, dy)`` for each pass through a layer, once the gradient dy of its output
-    is known."""
-
-    def watch(starts: dict[str, int], layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        if output.requires_grad:
-            x = inputs[0].detach()
-            output.register_hook(lambda dy: add(layer, starts, x, dy))
-
-    with contextlib.ExitStack() as stack:
-        for layer, starts in layers:
-            stack.callback(layer.register_forward_hook(partial(watch, starts)).remove)
-        yield
-
-
-def _add_layer(
-    sums: _Gradients | _LowRankScalars,
-    block: int,
-    client_R: np.ndarray,
-    active_C: np.ndarray,
-    place: int,
-    layer: nn.Module,
-    starts: dict[str, int],
-    x: Tensor,
-    dy: Tensor,
-) -> None:
-    """Hand over the gradients of a layer's parameters, for the clients that activate its block."""
-    dtype = layer.weight.dtype
-    x_PI, dy_PO = (part.flatten(0, -2).to(dtype) for part in (x, dy))
-    positions = len(x_PI) // len(client_R)  # of a row
-    ends = np.searchsorted(client_R, np.arange(len(active_C) + 1)) * positions
-    own = [(place + c, slice(int(ends[c]), int(ends[c + 1]))) for c in np.flatnonzero(active_C).tolist()]
-    for name, start in starts.items():
-        if name != "weight":
-            sums.add_vector(block, start, dy_PO, own)
-        elif isinstance(layer, nn.Linear | Conv1D):
-            sums.add_matrix(block, start, *((x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)), own)
-        else:
-            sums.add_vector(block, start, dy_PO * _slope(layer, x_PI), own)
 
 
 def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:
