@@ -63,7 +63,7 @@ def _derivative(
             if active_M[m]:
                 hidden_BLH = run_along(network, m, direction_M[m], hidden_BLH)
             elif inactive == "dropped":
-                hidden_BLH = network.run_block_without_weights(hidden_BLH)
+                hidden_BLH = network.run_block_without_weights(m, hidden_BLH)
             else:
                 hidden_BLH = network.run_block(m, hidden_BLH)
         tangent = forward_ad.unpack_dual(mean_loss(network, batch, batch.read(hidden_BLH))).tangent

@@ -145,7 +145,7 @@ def test_a_block_without_weights_is_the_identity_where_norms_come_first(token_id
     for name, identity in {"opt": True, "gpt2": True, "llama": True, "opt norm after": False}.items():
         blocks = Blocks(CASES[name]())
         hidden_RLH = blocks.embed(token_ids_RL)
-        assert torch.equal(blocks.run_block_without_weights(hidden_RLH), hidden_RLH) is identity
+        assert torch.equal(blocks.run_block_without_weights(0, hidden_RLH), hidden_RLH) is identity
 
 
 def test_sizes_come_from_a_model_without_memory(model):

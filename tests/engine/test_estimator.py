@@ -41,7 +41,7 @@ def gradient_by_block(network: Blocks, rows: Rows, active_M, inactive="frozen") 
     hidden = network.embed(rows.token_ids_RL)
     for m in range(network.num_blocks):
         runs = active_M[m] or inactive == "frozen"
-        hidden = network.run_block(m, hidden) if runs else network.run_block_without_weights(hidden)
+        hidden = network.run_block(m, hidden) if runs else network.run_block_without_weights(m, hidden)
     loss = rows.losses(network, rows.read(hidden)).mean()
     gradients = {}
     for m in np.flatnonzero(active_M):

@@ -1,4 +1,7 @@
-"""What the server does with the scalars: average per block, then update each block along the shared directions.
+"""What the server does with the scalars, eq. (2) of the paper: average per block, then update each block along the
+shared directions.
+
+    w_m <- w_m - lr sum_n (a_mn / c_m) (1/Q) sum_q rho[n, q] v_q,m  =  w_m - lr sum_q rho_bar[m, q] v_q,m
 
 The paper writes the average as one number a direction, but its weights a_mn / c_m depend on the block, so there is one
 average per block and direction: ``rho_bar_MQ``.

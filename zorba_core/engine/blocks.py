@@ -176,7 +176,7 @@ class Blocks:
         hidden_RLH = self.embed(rows.token_ids_RL)
         for m in range(self.num_blocks):
             if inactive == "dropped" and active_M is not None and not active_M[m]:
-                hidden_RLH = self.run_block_without_weights(hidden_RLH)
+                hidden_RLH = self.run_block_without_weights(m, hidden_RLH)
             else:
                 hidden_RLH = self.run_block(m, hidden_RLH)
         return rows.read(hidden_RLH)
@@ -205,13 +205,13 @@ class Blocks:
         finally:
             self.precision = before
 
-    def run_block_without_weights(self, hidden_RLH: Tensor) -> Tensor:
+    def run_block_without_weights(self, block: int, hidden_RLH: Tensor) -> Tensor:
         """What a block whose weights are all zero returns: a_mn w_m with a_mn = 0, read literally.
 
         A block whose norms come before its branches (OPT-125M, GPT-2, Llama) is then the identity. One whose norms come
         after them (OPT-350M) returns zeros: the text is lost.
         """
-        arguments, named = self._calls(*hidden_RLH.shape[:2])[0]
+        arguments, named = self._calls(*hidden_RLH.shape[:2])[block]
         return _hidden(self._without_weights(hidden_RLH, *arguments, **named))
 
     @functools.cached_property

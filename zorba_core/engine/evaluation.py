@@ -26,11 +26,6 @@ class Evaluation:
     loss: float  # mean cross-entropy, nats: of the labels or options, or of the answers' tokens
     metric: str = "accuracy"  # or exact_match: the text written by greedy decoding is the answer, token by token
 
-    @property
-    def perplexity(self) -> float:
-        """exp(loss): for text, how many equally likely next tokens that would be."""
-        return float(np.exp(self.loss))
-
 
 def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
     """Indices of a fixed random subset of ``most`` rows, sorted; all rows when ``most`` is None or not fewer."""

@@ -1,4 +1,5 @@
-"""The fine-tuning loop: seeds out, the clients' reports up, one update of every block; evaluations in between.
+"""The fine-tuning loop, Algorithm 3 of the paper: seeds out, the clients' reports up, one update of every block;
+evaluations in between. :func:`step` is a round.
 
 A round is a function of (network, allocation, data, settings, round index, the method's state) and nothing else: every
 random choice has a stream of its own, keyed by what it is for. The one thing changed in place is the network's weights.

@@ -21,7 +21,7 @@ Shapes: M blocks, N clients, Q directions, R rows of a group, L positions, H hid
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,22 +53,31 @@ def estimate_cohort(
     """rho[n, q] of every client and direction. The network's weights are left as they were, bit for bit."""
     A_MN = np.asarray(A_MN, dtype=bool)
     num_blocks, num_clients = A_MN.shape
-    cohort = Cohort(network, batches_N, A_MN)  # embedded
-    route = Route.of(cohort, A_MN)
+    blocks, cohort = range(num_blocks), Cohort(network, batches_N, A_MN)
+    idle = network.run_block if inactive == "frozen" else network.run_block_without_weights
+    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)  # num_blocks: activates none, never starts
+    everyone = cohort.pieces(np.ones(num_clients, dtype=bool))
+    starting_M = [cohort.pieces(first_N == m) for m in blocks]
+    active_M = [cohort.pieces(A_MN[m]) for m in blocks]
+    passive_M = [cohort.pieces(~A_MN[m] & (first_N < m)) for m in blocks]  # on their way, through weights as they are
 
-    for m in range(num_blocks):
-        cohort.keep(route.starting_M[m])
-        route.base_pass(cohort, m, inactive)
+    for m in blocks:
+        cohort.keep(starting_M[m])
+        if inactive == "frozen":
+            cohort.through(m, everyone, network.run_block)
+        else:
+            cohort.through(m, active_M[m], network.run_block)
+            cohort.through(m, cohort.pieces(~A_MN[m]), idle)
     loss_N = cohort.losses()
 
     rho_NQ = np.zeros((num_clients, len(seeds_Q)))
     for q, seed in enumerate(seeds_Q):
         cohort.restart()
-        for m in range(num_blocks):
-            route.passive_pass(cohort, m, inactive)
-            if route.active_M[m]:
+        for m in blocks:
+            cohort.through(m, passive_M[m], idle)
+            if active_M[m]:
                 with moved(network, m, directions, int(seed), mu):
-                    cohort.through(m, route.active_M[m])
+                    cohort.through(m, active_M[m], network.run_block)
         rho_NQ[:, q] = (cohort.losses() - loss_N) / mu
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
 
@@ -161,21 +170,14 @@ class Cohort:
         for group in self._groups:
             group.hidden_RLH.copy_(group.start_RLH)
 
-    def through(self, block: int, pieces: list[Piece]) -> None:
+    def through(self, block: int, pieces: list[Piece], run: Callable[[int, Tensor], Tensor]) -> None:
+        """These rows through a block, by ``run(block, hidden states)``."""
         for group, rows in pieces:
-            hidden_RLH = self._network.run_block(block, group.hidden_RLH[rows])
+            hidden_RLH = run(block, group.hidden_RLH[rows])
             if block == self._network.num_blocks - 1:
                 group.final_RPH[rows] = group.batch.read(hidden_RLH, rows)
             elif hidden_RLH.shape == group.hidden_RLH.shape:  # of all rows: not copied
                 group.hidden_RLH = hidden_RLH.to(group.hidden_RLH.dtype)
-            else:
-                group.hidden_RLH[rows] = hidden_RLH
-
-    def through_dropped(self, block: int, pieces: list[Piece]) -> None:
-        for group, rows in pieces:
-            hidden_RLH = self._network.run_block_without_weights(group.hidden_RLH[rows])
-            if block == self._network.num_blocks - 1:
-                group.final_RPH[rows] = group.batch.read(hidden_RLH, rows)
             else:
                 group.hidden_RLH[rows] = hidden_RLH
 
@@ -187,43 +189,3 @@ class Cohort:
             client_E = group.client_R[group.batch.first_row_E.cpu().numpy()]
             sum_N += np.bincount(client_E, weights=loss_E, minlength=len(sum_N))
         return sum_N / self._weight_N
-
-
-@dataclass(frozen=True, eq=False)
-class Route:
-    """Which pieces go through each block, and how."""
-
-    everyone: list[Piece]
-    active_M: list[list[Piece]]  # whose client activates the block
-    inactive_M: list[list[Piece]]
-    passive_M: list[list[Piece]]  # of these, those who activate a block before it
-    starting_M: list[list[Piece]]  # for whom it is the first
-
-    @classmethod
-    def of(cls, cohort: Cohort, A_MN: np.ndarray) -> Route:
-        num_blocks, num_clients = A_MN.shape
-        # num_blocks: activates none, never starts
-        first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)
-        blocks = range(num_blocks)
-        return cls(
-            cohort.pieces(np.ones(num_clients, dtype=bool)),
-            [cohort.pieces(A_MN[m]) for m in blocks],
-            [cohort.pieces(~A_MN[m]) for m in blocks],
-            [cohort.pieces(~A_MN[m] & (first_N < m)) for m in blocks],
-            [cohort.pieces(first_N == m) for m in blocks],
-        )
-
-    def base_pass(self, cohort: Cohort, block: int, inactive: Inactive) -> None:
-        """Everyone through a block whose weights are not moved."""
-        if inactive == "frozen":
-            cohort.through(block, self.everyone)
-        else:
-            cohort.through(block, self.active_M[block])
-            cohort.through_dropped(block, self.inactive_M[block])
-
-    def passive_pass(self, cohort: Cohort, block: int, inactive: Inactive) -> None:
-        """Those on their way whose client does not activate the block."""
-        if inactive == "frozen":
-            cohort.through(block, self.passive_M[block])
-        else:
-            cohort.through_dropped(block, self.passive_M[block])

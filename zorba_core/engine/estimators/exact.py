@@ -71,7 +71,7 @@ def estimate_exact(
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
     if inactive == "dropped":  # makes the block without weights now: later it would be a copy of a watched one
-        network.run_block_without_weights(network.embed(batches_N[0].token_ids_RL[:1]))
+        network.run_block_without_weights(0, network.embed(batches_N[0].token_ids_RL[:1]))
     layers_M = _layers(network)
     low_rank = directions.kind.low_rank
     for share in _shares(network, batches_N, tables=not low_rank):
@@ -212,7 +212,7 @@ def _through(network: Blocks, block: int, hidden_RLH: Tensor, active_R: np.ndarr
     """All rows through a block; with ``dropped``, those of clients that do not activate it without its weights."""
     if inactive == "frozen" or active_R.all():
         return network.run_block(block, hidden_RLH)
-    own, without = network.run_block(block, hidden_RLH), network.run_block_without_weights(hidden_RLH)
+    own, without = network.run_block(block, hidden_RLH), network.run_block_without_weights(block, hidden_RLH)
     return torch.where(torch.from_numpy(active_R)[:, None, None].to(own.device), own, without)
 
 

@@ -1,9 +1,10 @@
 """Zeroth-order estimates, one client after another: the paper's finite differences, written for readability.
 
-    rho[n, q] = (F_n(w^_n + mu v_q; xi_n) - F_n(w^_n; xi_n)) / mu
+    rho[n, q] = (F_n(w^_n + mu v_q; xi_n) - F_n(w^_n; xi_n)) / mu                  the finite difference of eq. (1)
 
-F_n is the mean cross-entropy of the answers in client n's batch xi_n, and v_q perturbs the blocks that client n
-activates and no others. All clients share w and v_q; only activation and data differ.
+so that the gradient of F_n by a block m that n activates is estimated as (1/Q) sum_q rho[n, q] v_q,m. F_n is the mean
+cross-entropy of the answers in client n's batch xi_n, and v_q perturbs the blocks that client n activates and no
+others. All clients share w and v_q; only activation and data differ.
 
 What an inactive block does is the reading of w^_mn = a_mn w_m:
 
