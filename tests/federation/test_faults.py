@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
 
 from tests.federation.conftest import Changed, all_equal
 from tests.tiny_models import tiny_model
@@ -175,6 +176,20 @@ def test_a_client_with_another_base_model_is_turned_away(ask, nodes, tmp_path, t
     with pytest.raises(RunError, match=r"0 of 1 clients came .*its base model is not the server's"):
         serve(ask(clients=1, budgets="3"), grid)
     assert not (tmp_path / "federated").exists()  # nothing was written
+
+
+def test_a_greeting_that_does_not_arrive_is_sent_again(ask, nodes):
+    class Lossy(LocalGrid):
+        def _answered(self, message, context):
+            if message.metadata.message_type == "query.hello" and context.node_id == 2 and not lost:
+                lost.append(message)
+                return Message(Error(code=ErrorCode.MESSAGE_UNAVAILABLE, reason="lost"), reply_to=message)
+            return super()._answered(message, context)
+
+    lost: list[Message] = []
+    run = serve(ask(), Lossy(nodes))
+    assert all(done.reported_N.all() for done in run.rounds[1:])
+    assert [event["what"] for event in run.rounds[1].events].count("out of reach") == 1
 
 
 def test_too_few_clients_are_named(ask, nodes):

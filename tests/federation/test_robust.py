@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zorba_core.engine.aggregation import average_per_block
-from zorba_core.federation.robust import robust_average
+from zorba_core.federation.options import robust_average
 
 A_MN = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 1, 0]], dtype=bool)
 REPORTED = np.array([True, True, True, False, True])

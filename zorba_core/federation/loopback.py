@@ -11,26 +11,26 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid
 
-from zorba_core.errors import RunError, ZorbaError, printable
+from zorba_core.errors import RunError, printable
 from zorba_core.federation import resident
 from zorba_core.federation.request import APP, Request
 from zorba_core.federation.server_app import serve
 from zorba_core.files import write_text
 from zorba_core.runs import Run
 from zorba_core.runs.complete import Callback
+from zorba_core.runs.terminal import Interrupted
 
 Notice = Callable[[str], None]
 _HOST, _SUPERLINK = "127.0.0.1", "loop"
@@ -67,8 +67,7 @@ def federate_on_loopback(
         request = Request.of(context.run_config)
         done.append(serve(request, grid, callbacks=callbacks, notice=notice, started=started))
 
-    folder = Path(tempfile.mkdtemp(prefix="zorba-federate-"))
-    keep = False
+    folder, failed = Path(tempfile.mkdtemp(prefix="zorba-federate-")), False
     try:
         with Loopback(folder) as processes:
             port = processes.start_superlink()
@@ -78,34 +77,33 @@ def federate_on_loopback(
             processes.submit(run_config)
             resident.shorten_waits()
             resident.serve_task(f"{_HOST}:{port}", main)
-    except ZorbaError as error:
-        keep = True
-        raise type(error)(f"{error} (logs: {folder})") from None
+    except Interrupted:
+        raise
+    except RunError as error:
+        failed = True
+        raise RunError(f"{error} (logs: {folder})") from None
     finally:
-        if not keep:
+        if not failed:
             shutil.rmtree(folder, ignore_errors=True)
     return done[0]
 
 
 class Loopback:
-    """The processes of one federation. Use as a context: leaving it ends them all, also by SIGTERM."""
+    """The processes of one federation. Use as a context: leaving it ends them all."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._address = ""  # of the SuperLink
         self._processes: list[subprocess.Popen] = []
-        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Loopback:
-        self._stack.enter_context(_ended_by_signals())
         return self
 
     def __exit__(self, *exception: object) -> None:
-        with self._stack:
-            for process in reversed(self._processes):
-                process.kill()
-            for process in self._processes:
-                process.wait()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
 
     def start_superlink(self) -> int:
         """Start the SuperLink and wait until it listens on the port that is returned.
@@ -118,9 +116,13 @@ class Loopback:
         connection = {"address": self._address, "insecure": True}
         lines = f'[superlink]\ndefault = "{_SUPERLINK}"\n\n[superlink.{_SUPERLINK}]\n{_toml(connection)}'
         write_text(self.folder / "home" / "config.toml", lines)
-        command = ["flower-superlink", "--insecure", "--host", _HOST, "--port", str(port), "--isolation", "process"]
-        command[0] = str(_COMMANDS / command[0])
-        process = self._start("superlink", [*command, "--disable-runtime-dependency-installation"])
+        command = [str(_COMMANDS / "flower-superlink"), "--insecure", "--host", _HOST, "--port", str(port)]
+        own = [
+            "--isolation",
+            "process",
+            "--disable-runtime-dependency-installation",
+        ]  # see resident
+        process = self._start("superlink", [*command, *own])
         until = time.monotonic() + _SECONDS_TO_START
         while time.monotonic() < until and process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
@@ -185,21 +187,6 @@ def _toml(values: Mapping[str, Any]) -> str:
         return str(value).lower() if isinstance(value, bool) else repr(value)
 
     return "".join(f"{name} = {text(value)}\n" for name, value in values.items())
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Within the context SIGTERM and SIGHUP end this process as Ctrl-C does: through every ``finally``."""
-
-    def leave(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _free_port() -> int:

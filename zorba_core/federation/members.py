@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from zorba_core.errors import RunError, name_some, printable
@@ -197,7 +198,10 @@ class Members:
 
     def _register(self, node: int, message: Message) -> None:
         """Give a client its seat by its answer to a greeting, or turn it away. A client that comes back under another
-        node takes its seat over."""
+        node takes its seat over. Where the message did not arrive, it is greeted again."""
+        if message.has_error() and message.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION:
+            self.note("out of reach", node=str(node), reason=str(message.error.reason)[: protocol.MAX_REASON])
+            return
         try:
             answer = Answer(message)
             if answer.error:

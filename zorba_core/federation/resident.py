@@ -45,6 +45,7 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, 
 _LOOK = 0.25  # seconds between looks for a message
 _WAIT = 0.05  # for something on this machine
 _task_is_due = threading.Event()
+_computing = threading.Lock()
 
 
 def shorten_waits() -> None:
@@ -83,13 +84,15 @@ def serve_task(address: str, main: Callable[[Grid, Context], None]) -> None:
 
 
 def answer_tasks(address: str, app: ClientApp) -> None:
-    """Do a SuperNode's ClientApp tasks, one after another, for ever."""
+    """Do a SuperNode's ClientApp tasks, one after another, for ever. Each has a thread: where a run ends while its
+    message is on the way, the task waits for parts that never come."""
     while True:
         try:
             for token in _tokens(address, TaskType.CLIENT_APP):
-                _answer_task(_client(address, "flwr-clientapp", token), app)
+                client = _client(address, "flwr-clientapp", token)
+                threading.Thread(target=_answer_task, args=(client, app), daemon=True).start()
         except httpx.HTTPError:
-            time.sleep(_LOOK)  # the SuperNode does not listen yet, or the task has expired
+            time.sleep(_LOOK)  # the SuperNode does not listen yet
 
 
 def _answer_task(client: RuntimeHttpClient, app: ClientApp) -> None:
@@ -99,7 +102,8 @@ def _answer_task(client: RuntimeHttpClient, app: ClientApp) -> None:
     try:
         message, context, *_ = pull_task_input(client)
         try:
-            answer = app(message=message, context=context)
+            with _computing:
+                answer = app(message=message, context=context)
             status = SubStatus.COMPLETED
         except Exception as error:  # the server hears of it, and the next task may go well
             traceback.print_exc()

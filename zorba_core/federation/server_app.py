@@ -40,9 +40,9 @@ from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.members import Members, Notice
+from zorba_core.federation.options import robust_average
 from zorba_core.federation.protocol import CATCH_UP, EVALUATE, TRAIN, Answer, Average, Line, ProtocolError, Task
 from zorba_core.federation.request import Request
-from zorba_core.federation.robust import robust_average
 from zorba_core.runs import Run
 from zorba_core.runs.complete import Callback, allocation_config, complete, new_folder
 from zorba_core.runs.environment import describe

@@ -65,6 +65,10 @@ class Progress(Callback):
         print(line, file=self._stream, flush=True)
 
 
+class Interrupted(RunError):
+    """Ctrl-C was pressed; the run so far is in its folder."""
+
+
 class Interrupt(Callback):
     """Turns the first Ctrl-C into "stop after this round"; a second one, or one during loading, stops at once."""
 
@@ -78,10 +82,10 @@ class Interrupt(Callback):
     def on_round(self, done: Round) -> None:
         """
         Raises:
-            RunError: Ctrl-C was pressed; the round is in the log.
+            Interrupted: Ctrl-C was pressed; the round is in the log.
         """
         if self._asked:
-            raise RunError(f"interrupted after round {done.round}; resume with: zorba resume {self.folder}")
+            raise Interrupted(f"interrupted after round {done.round}; resume with: zorba resume {self.folder}")
 
     @contextmanager
     def listening(self) -> Iterator[None]:
