@@ -27,7 +27,7 @@ SHAPES = {
     "gpus": "Real GPUs",
     "list": "My list",
 }
-MOST_KEPT = 4
+MOST_COMPARED = 4
 _LONGEST = 1500  # characters of one word of an address
 _SCENARIO, _PAGE, _PENDING = "scenario", "scenario_page", "scenario_pending"
 
@@ -75,7 +75,7 @@ class Scenario(BaseModel):
     """GiB over all clients; None: a third of the way along the front."""
     flips: str = Field("", max_length=100_000)
     """Cells changed by hand: ``block.client`` joined by ``_``."""
-    kept: tuple[str, ...] = Field((), max_length=MOST_KEPT)
+    compared: tuple[str, ...] = Field((), max_length=MOST_COMPARED)
     """Fleets kept for comparison: slot, name and address, parted by ``|``."""
 
     @field_validator("model")
@@ -125,7 +125,7 @@ class Scenario(BaseModel):
     @property
     def fleet(self) -> Self:
         """Only what decides the fleet and its VRAM model."""
-        names = {*type(self).model_fields} - {"unit", "methods", "follow", "spend", "flips", "kept"}
+        names = {*type(self).model_fields} - {"unit", "methods", "follow", "spend", "flips", "compared"}
         return type(self)(**{name: getattr(self, name) for name in names})
 
     @property
@@ -145,8 +145,8 @@ class Scenario(BaseModel):
             value = getattr(self, name)
             if value == field.default or value is None:
                 continue
-            words[name] = list(value) if name == "kept" else _word(value)
-        return {name: word for name, word in words.items() if name == "kept" or len(word) <= _LONGEST}
+            words[name] = list(value) if name == "compared" else _word(value)
+        return {name: word for name, word in words.items() if name == "compared" or len(word) <= _LONGEST}
 
     @classmethod
     def of_query(cls, words: Mapping[str, Sequence[str]]) -> Self:
@@ -172,7 +172,7 @@ def _word(value: Any) -> str:
 
 
 def _value(name: str, words: list[str]) -> Any:
-    if name == "kept":
+    if name == "compared":
         return words
     word = words[-1][: 2 * _LONGEST]
     if name == "rows":

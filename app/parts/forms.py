@@ -17,7 +17,7 @@ from zorba_core.checked import choices_of, help_of, kind_of
 from zorba_core.data.load import missing
 from zorba_core.data.own_rows import read_rows
 from zorba_core.data.own_task import listed, task_for
-from zorba_core.data.task import FIELD, TASKS, Said, TableRows, Task, get_task
+from zorba_core.data.task import FIELD, TASKS, Overrides, TableRows, Task, get_task
 from zorba_core.engine.settings import LARGE, Settings, is_large
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import write_bytes, write_text
@@ -184,7 +184,7 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
     columns = [str(column) for column in frame.columns if not str(column).startswith("#")]
     turn = hashlib.sha256(path.encode()).hexdigest()[:8]  # another file has other columns
     try:
-        usual = task_for(path, Said(), tokenizer=lambda: tokenizer)
+        usual = task_for(path, Overrides(), tokenizer=lambda: tokenizer)
     except InvalidInputError:
         usual = None
     writes = usual is not None and usual.kind == "text"
@@ -207,8 +207,8 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
     texts = st.multiselect("The model reads", others, default=first, key=f"texts_{turn}_{asked}_{client}")
     if not texts:
         raise InvalidInputError("choose the columns that the model reads")
-    said = {"text": tuple(texts), "label" if is_label else "answer": asked, "client": client or None}
-    task = task_for(path, Said(**said), tokenizer=lambda: tokenizer)
+    overrides = {"text": tuple(texts), "label" if is_label else "answer": asked, "client": client or None}
+    task = task_for(path, Overrides(**overrides), tokenizer=lambda: tokenizer)
     words = ""
     if is_label:
         shown = ", ".join(task.label_words)
@@ -218,7 +218,7 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
         )  # fmt: skip
         given = tuple(word.strip() for word in words.split(",") if word.strip())
         if given != task.label_words:
-            task = task_for(path, Said(**said, label_words=given), tokenizer=lambda: tokenizer)
+            task = task_for(path, Overrides(**overrides, label_words=given), tokenizer=lambda: tokenizer)
     _example(task, frame, asked, tokenizer)
     return {
         "data": path,
@@ -232,7 +232,7 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
 def _example(task: Task, frame: pd.DataFrame, asked: str, tokenizer: Any) -> None:
     """The first row as the model reads it, and its answer."""
     row = frame.iloc[0]
-    read = FIELD.sub(lambda found: str(row[found[1]]).strip(), task.prompt)
+    read = FIELD.sub(lambda match: str(row[match[1]]).strip(), task.prompt)
     answer = dict(zip(task.label_names, task.label_words, strict=True)).get(str(row[asked]), str(row[asked]))
     st.code(f"{read} {answer}", language=None, wrap_lines=True)
     labels = f", {len(task.label_names)} labels" if task.label_names else ""
@@ -256,14 +256,14 @@ def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> 
 
 
 def _own_task(options: dict[str, Any], tokenizer: Any) -> Task:
-    said = Said(
+    overrides = Overrides(
         tuple(options["text"].split(",")),
         options.get("label"),
         options.get("answer"),
         label_words=tuple(listed(options.get("label_words") or "")),
         client=options["client"],
     )
-    return task_for(options["data"], said, tokenizer=lambda: tokenizer)
+    return task_for(options["data"], overrides, tokenizer=lambda: tokenizer)
 
 
 def client_count(options: dict[str, Any]) -> int | None:

@@ -95,8 +95,8 @@ def state_of(job: Job) -> State:
     reason = next((line[len(_SAYS) :] for line in reversed(log_lines(job, 40)) if line.startswith(_SAYS)), "")
     if run is None:
         was_begun = bool(job.run or _named_run(job, existing=False))
-        said = "its folder was deleted" if was_begun else reason or "the process ended without a message"
-        return State("stopped" if was_begun or (job.stop_asked and not reason) else "refused", None, said)
+        message = "its folder was deleted" if was_begun else reason or "the process ended without a message"
+        return State("stopped" if was_begun or (job.stop_asked and not reason) else "refused", None, message)
     if runs.is_finished(run):
         return State("finished", run)
     return State("failed" if reason and "zorba resume" not in reason else "stopped", run, reason)
@@ -196,8 +196,8 @@ def _place(folder: Path) -> Iterator[Path]:
         raise InvalidInputError(f"the runs folder {str(folder)!r} cannot be written: {error.strerror}") from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if said := why_not_now(folder):
-            raise RunError(said)
+        if message := why_not_now(folder):
+            raise RunError(message)
         place = jobs / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         place.mkdir(mode=0o700)  # a command on rows of the user's own may quote them
         yield place

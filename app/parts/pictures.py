@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from app.parts import fleets, ui
-from app.parts.shape import Kept
+from app.parts.shape import ComparedFleet
 from app.scenario import Scenario
 from zorba_core.allocation import PAPER_SCENARIOS, Allocation
 from zorba_core.plots.allocation import allocation_figure, client_order
@@ -39,7 +39,7 @@ def plain_matrix(allocation: Allocation, height: int = 240) -> go.Figure:
 def front(
     scenario: Scenario,
     study: fleets.Study,
-    kept: Sequence[Kept],
+    compared: Sequence[ComparedFleet],
     *,
     palette: Palette,
     height: int,
@@ -49,17 +49,17 @@ def front(
     curves, titles = [], fleets.methods()
     shown = [name for name in titles if name in {*scenario.methods, scenario.follow}]
     for method in sorted(shown, key=lambda name: name == scenario.follow):
-        name = f"{titles[method]}, this fleet" if kept and method == "paper" else titles[method]
+        name = f"{titles[method]}, this fleet" if compared and method == "paper" else titles[method]
         curves.append(
             _stairs(name, study, method, look=METHOD_LOOKS.get(method, OTHER_LOOK), strong=method == scenario.follow)
         )
     # On top, since the curves of different fleets nearly coincide.
-    curves += [_stairs(each.name, each.study, "paper", look=FLEET_LOOKS[each.slot]) for each in kept]
+    curves += [_stairs(each.name, each.study, "paper", look=FLEET_LOOKS[each.slot]) for each in compared]
     chosen = None
     if point is not None:
         followed = study.curve(scenario.follow)
         chosen = float(followed.gib_P[point]), float(followed.lambda_P[point])
-    sizes = [(len(other.gib_N), other.needs.num_blocks) for other in [study, *(each.study for each in kept)]]
+    sizes = [(len(other.gib_N), other.needs.num_blocks) for other in [study, *(each.study for each in compared)]]
     return stairs_figure(
         curves,
         chosen=chosen,

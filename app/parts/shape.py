@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import scenario as scenarios
 from app.parts import fleets, ui
-from app.scenario import MOST_KEPT, SHAPES, Scenario, update
+from app.scenario import MOST_COMPARED, SHAPES, Scenario, update
 from zorba_core.errors import ZorbaError
 from zorba_core.fleet import MIXES
 from zorba_core.plots.fleet import histogram_figure
@@ -62,17 +62,17 @@ def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
     )
     _summary(scenario, study)
     with st.container(horizontal=True, gap="small"):
-        taken = [item.split("|", 1)[0] for item in scenario.kept]
+        taken = [item.split("|", 1)[0] for item in scenario.compared]
         link = scenarios.link_of(scenario.fleet)
         st.button(
             "Keep for comparison",
             icon=":material/keep:",
             on_click=_keep,
             args=(scenario, next((slot for slot in "0123" if slot not in taken), "")),
-            disabled=len(taken) >= MOST_KEPT
+            disabled=len(taken) >= MOST_COMPARED
             or bool(study.problem)
-            or any(item.endswith(f"|{link}") for item in scenario.kept),
-            help=f"Draw this fleet's curve beside the next ones; up to {MOST_KEPT}.",
+            or any(item.endswith(f"|{link}") for item in scenario.compared),
+            help=f"Draw this fleet's curve beside the next ones; up to {MOST_COMPARED}.",
         )
         st.button(
             "New draw",
@@ -192,8 +192,8 @@ def _table(scenario: Scenario) -> tuple[tuple[float, int], ...]:
             help="A column of GiB, and one of names if you like; or what "
             "`nvidia-smi --query-gpu=name,memory.total --format=csv` prints.",
         )  # fmt: skip
-        if said := st.session_state.get("table_problem"):
-            st.caption(f":red[{ui.sentence(said)}]")
+        if message := st.session_state.get("table_problem"):
+            st.caption(f":red[{ui.sentence(message)}]")
     whole = edited.dropna()
     rows = tuple((float(gib), int(count)) for gib, count in whole.itertuples(index=False) if gib > 0 and count > 0)
     rows = () if rows == usual else rows
@@ -223,7 +223,9 @@ def _other_model() -> None:
 
 def _as_in_paper(scenario: Scenario) -> None:
     paper = Scenario(model=scenario.model)
-    scenarios.put(paper.replace(**{name: getattr(scenario, name) for name in ("unit", "methods", "follow", "kept")}))
+    scenarios.put(
+        paper.replace(**{name: getattr(scenario, name) for name in ("unit", "methods", "follow", "compared")})
+    )
 
 
 def _summary(scenario: Scenario, study: fleets.Study) -> None:
@@ -240,8 +242,8 @@ def _summary(scenario: Scenario, study: fleets.Study) -> None:
         some = "1 client is" if study.too_small == 1 else f"{study.too_small} clients are"
         st.caption(f":material/warning: {some} too small for one block and left out.", width="content")
         if changes := fleets.rescued(scenario):
-            said = " and ".join(f"{name} {value}" for name, value in changes.items())
-            st.button(f"Keep with {said}", on_click=update, kwargs=changes, type="tertiary")
+            message = " and ".join(f"{name} {value}" for name, value in changes.items())
+            st.button(f"Keep with {message}", on_click=update, kwargs=changes, type="tertiary")
 
 
 def name_of(scenario: Scenario, study: fleets.Study) -> str:
@@ -262,7 +264,7 @@ def name_of(scenario: Scenario, study: fleets.Study) -> str:
     return what if scenario.model == "opt-125m" else f"{what}, {scenario.model}"
 
 
-class Kept(NamedTuple):
+class ComparedFleet(NamedTuple):
     """A fleet kept for comparison."""
 
     slot: int  # of its colour
@@ -273,15 +275,15 @@ class Kept(NamedTuple):
 
 def _keep(scenario: Scenario, slot: str) -> None:
     name = name_of(scenario, fleets.study(scenario.fleet)).replace("|", "/")
-    update(kept=(*scenario.kept, f"{slot}|{name}|{scenarios.link_of(scenario.fleet)}"))
+    update(compared=(*scenario.compared, f"{slot}|{name}|{scenarios.link_of(scenario.fleet)}"))
 
 
-def kept_fleets(scenario: Scenario) -> list[Kept]:
+def compared_fleets(scenario: Scenario) -> list[ComparedFleet]:
     """The fleets kept for comparison; one that cannot be drawn is left out."""
     result = []
-    for item in scenario.kept:
+    for item in scenario.compared:
         slot, name, link = [*item.split("|", 2), "", ""][:3]
         study = fleets.study(scenarios.of_link(link).fleet)
         if slot in ("0", "1", "2", "3") and not study.problem:
-            result.append(Kept(int(slot), name[:60], study, item))
+            result.append(ComparedFleet(int(slot), name[:60], study, item))
     return result

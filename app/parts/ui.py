@@ -87,15 +87,15 @@ def code(text: str) -> str:
     return f"`{' '.join(text.replace('`', chr(39)).split()) or ' '}`"
 
 
-def sentence(said: object) -> str:
+def sentence(message: object) -> str:
     """A text from outside as a sentence."""
-    text = str(said).rstrip(".")
+    text = str(message).rstrip(".")
     return f"{plain(text[:1].upper() + text[1:])}."
 
 
-def problem(said: object) -> None:
+def problem(message: object) -> None:
     """Say in one sentence what cannot be done."""
-    st.warning(sentence(said), icon=":material/warning:")
+    st.warning(sentence(message), icon=":material/warning:")
 
 
 @contextlib.contextmanager

@@ -54,7 +54,7 @@ def page() -> None:
 
 def _editor(scenario: Scenario, allocation: Allocation) -> _Editor:
     """The table's state; it starts again when the point, an undo or the address asks for another matrix."""
-    of, known = scenario.replace(flips="", unit="GiB", kept=()), st.session_state.get(_EDITOR)
+    of, known = scenario.replace(flips="", unit="GiB", compared=()), st.session_state.get(_EDITOR)
     if known is None or known.of != of:
         known = _Editor(of, scenario.flips, allocation.A_MN, 0 if known is None else known.turn + 1)
     elif known.flips != scenario.flips:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import downloads, fleets, pictures, ui
-from app.parts.shape import checked, controls, kept_fleets, widget
+from app.parts.shape import checked, compared_fleets, controls, widget
 from app.scenario import Scenario, begin, end, update
 
 METHOD_HELP = (
@@ -34,7 +34,7 @@ def page() -> None:
     with right:
         scenario = _front(scenario, study)
     _matrix(scenario, study)
-    _kept(scenario)
+    _compared(scenario)
     _explain()
     end(scenario)
 
@@ -86,7 +86,7 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
 def _picture(scenario: Scenario, study: fleets.Study, point: int) -> None:
     curve = study.curve(scenario.follow)
     ui.figure(
-        pictures.front(scenario, study, kept_fleets(scenario), palette=ui.palette(), height=320, point=point),
+        pictures.front(scenario, study, compared_fleets(scenario), palette=ui.palette(), height=320, point=point),
         key="front",
         select=_take_click,
         alt=f"Λ against VRAM: {curve.lambda_P[0]:.3g} at {curve.gib_P[0]:.1f} GiB to {curve.lambda_P[-1]:.3g} "
@@ -151,15 +151,15 @@ def _span(values: np.ndarray) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _kept(scenario: Scenario) -> None:
-    kept = kept_fleets(scenario)
-    if not kept:
+def _compared(scenario: Scenario) -> None:
+    compared = compared_fleets(scenario)
+    if not compared:
         return
     st.header("Fleets kept for comparison", anchor=False)
     rows, now = [], fleets.study(scenario.fleet)
     followed = now.curve(scenario.follow)
     spend = float(followed.gib_P[followed.at(scenario.spend)])
-    for name, study in [*((each.name, each.study) for each in kept), ("this fleet", now)]:
+    for name, study in [*((each.name, each.study) for each in compared), ("this fleet", now)]:
         curve = study.curve("paper")
         point = curve.at(spend)
         rows.append(
@@ -178,10 +178,10 @@ def _kept(scenario: Scenario) -> None:
     config = {"GiB together": two, "GiB spent": two, "most GiB used": two, "Λ there": four, "Λ at most": four}
     st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=config, alt="The kept fleets in numbers.")
     with st.container(horizontal=True, gap="small"):
-        for each in kept:
-            rest = tuple(item for item in scenario.kept if item != each.item)
+        for each in compared:
+            rest = tuple(item for item in scenario.compared if item != each.item)
             st.button(
-                f"Forget {ui.plain(each.name)}", icon=":material/close:", on_click=update, kwargs={"kept": rest},
+                f"Forget {ui.plain(each.name)}", icon=":material/close:", on_click=update, kwargs={"compared": rest},
                 key=f"forget_{each.slot}_{each.name}",
             )  # fmt: skip
 

@@ -27,8 +27,8 @@ def page() -> None:
     st.title("Is the paper right?", anchor=False)
     claims = _claims((runs.ROOT / FILE).stat().st_mtime_ns if (runs.ROOT / FILE).is_file() else 0)
     by_id = {claim.id: claim for claim in claims}
-    said = [f"- {text} :gray[({by_id[name].verdict})]" for name, text in SENTENCES.items() if name in by_id]
-    st.markdown("\n".join(said))
+    message = [f"- {text} :gray[({by_id[name].verdict})]" for name, text in SENTENCES.items() if name in by_id]
+    st.markdown("\n".join(message))
     frame = _filtered(pd.DataFrame(claims))
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one to see what was done.")
     rows = st.dataframe(

@@ -20,8 +20,8 @@ def page() -> None:
     st.title("Runs", anchor=False)
     st.markdown("Choose runs in the table to compare their curves. The first one chosen is shown below in full.")
     listed, problems = runs.listing()
-    if said := st.session_state.pop(_PROBLEM, None):
-        ui.problem(said)
+    if message := st.session_state.pop(_PROBLEM, None):
+        ui.problem(message)
     for line in problems[:5]:
         st.caption(f":material/folder_off: {ui.plain(line)}")
     if not listed:
@@ -102,9 +102,9 @@ def _one(run: runs.Run) -> None:
     st.header(ui.plain(run.path.name), anchor=False)
     summary, allocation = run.summary, run.allocation
     vram = summary.get("vram_gib", {}).get("total")
-    judged = run.metrics["eval_accuracy"].dropna()
+    evaluated = run.metrics["eval_accuracy"].dropna()
     tiles = (
-        (runs.metric_title(run), f"{judged.iloc[0]:.1%} → {judged.iloc[-1]:.1%}" if len(judged) else "–"),
+        (runs.metric_title(run), f"{evaluated.iloc[0]:.1%} → {evaluated.iloc[-1]:.1%}" if len(evaluated) else "–"),
         ("Rounds", f"{run.rounds_done:,}"),
         ("Λ", ui.number(allocation.bias_lambda)),
         ("VRAM, all clients", "–" if vram is None else f"{vram:,.1f} GiB"),
@@ -134,9 +134,9 @@ def _one(run: runs.Run) -> None:
 
 def _try(run: runs.Run) -> None:
     st.header("Try it", anchor=False)
-    task, said = runs.error_of(lambda: run.task)
+    task, message = runs.error_of(lambda: run.task)
     if task is None:
-        ui.problem(said)
+        ui.problem(message)
         return
     columns = list(dict.fromkeys(task.text_columns))
     with st.form(f"try_{run.path.name}", border=False):
@@ -150,9 +150,9 @@ def _try(run: runs.Run) -> None:
     if not any(text.strip() for text in texts.values()):
         st.info("Type a text first.", icon=":material/keyboard:")
         return
-    answer, said = runs.error_of(runs.predict, run.path, texts)
+    answer, message = runs.error_of(runs.predict, run.path, texts)
     if answer is None:
-        ui.problem(said)
+        ui.problem(message)
         return
     row = answer.iloc[0]
     if "probability" not in row:
@@ -173,9 +173,9 @@ def _evaluation(run: runs.Run) -> None:
         st.caption("Loads the model, and compares it with the model before training. Takes seconds to minutes.")
     if not st.session_state.get(key):
         return
-    report, said = runs.error_of(runs.evaluate, run.path)
+    report, message = runs.error_of(runs.evaluate, run.path)
     if report is None:
-        ui.problem(said)
+        ui.problem(message)
         return
     before = f", {report.before.accuracy:.1%} before training" if report.before is not None else ""
     low, high = report.after.interval

@@ -157,8 +157,8 @@ def _start(allocation: Allocation, form: Form) -> None:
         st.caption(not_now or "A short check before the first round refuses settings that cannot learn.")
     if (expected := st.session_state.get(_EXPECTED)) and expected[0] == request:
         st.info(ui.plain(expected[1]), icon=":material/schedule:")
-    if said := st.session_state.pop(_ERROR, None):
-        ui.problem(said)
+    if message := st.session_state.pop(_ERROR, None):
+        ui.problem(message)
     with st.expander("The same as a command", icon=":material/terminal:"):
         file = {"allocation": "allocation.json"} if facts.allocates else {}
         st.code(shlex.join(jobs.command_of({**file, **request})), language="bash", wrap_lines=True)
@@ -213,7 +213,7 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
             )
     if state.reason and (state.name != "stopped" or state.run is None):
         ui.problem(state.reason)
-    run, said = (None, "") if state.run is None else runs.error_of(runs.read_run, state.run)
+    run, message = (None, "") if state.run is None else runs.error_of(runs.read_run, state.run)
     if run is not None:
         _progress(job, run)
         if state.name == "finished" and (scores := run.environment["data"].get("baselines")):
@@ -222,20 +222,20 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
         st.progress(0.0, f"Loading the model and the rows … {ui.duration(time.time() - job.started)}")
     with st.expander("What the process says", icon=":material/terminal:"):
         st.code(shlex.join(job.command), language="bash", wrap_lines=True)
-        st.code("\n".join(jobs.log_lines(job)) or said or "(nothing yet)", language=None, wrap_lines=True)
+        st.code("\n".join(jobs.log_lines(job)) or message or "(nothing yet)", language=None, wrap_lines=True)
 
 
 def _progress(job: jobs.Job, run: runs.Run) -> None:
     metrics, rounds = run.metrics, int(run.config.get("rounds") or job.rounds)
     done = run.rounds_done
-    judged, title = metrics.dropna(subset=["eval_accuracy"]), runs.metric_title(run)
+    evaluated, title = metrics.dropna(subset=["eval_accuracy"]), runs.metric_title(run)
     st.progress(min(1.0, done / max(rounds, 1)), f"Round {done} of {rounds}")
     seconds = float(metrics["seconds"].max()) if len(metrics) else 0.0
     left = seconds / done * (rounds - done) if done else None
     tiles = (
-        (f"{title} now", f"{judged['eval_accuracy'].iloc[-1]:.1%}" if len(judged) else "–"),
-        ("Before training", f"{judged['eval_accuracy'].iloc[0]:.1%}" if len(judged) else "–"),
-        ("Loss now", f"{judged['eval_loss'].iloc[-1]:.3f}" if len(judged) else "–"),
+        (f"{title} now", f"{evaluated['eval_accuracy'].iloc[-1]:.1%}" if len(evaluated) else "–"),
+        ("Before training", f"{evaluated['eval_accuracy'].iloc[0]:.1%}" if len(evaluated) else "–"),
+        ("Loss now", f"{evaluated['eval_loss'].iloc[-1]:.3f}" if len(evaluated) else "–"),
         ("Time in rounds", ui.duration(seconds) + (f", {ui.duration(left)} left" if left else "")),
     )
     for (label, value), place in zip(tiles, st.columns(4), strict=True):
@@ -246,7 +246,7 @@ def _progress(job: jobs.Job, run: runs.Run) -> None:
     with left_side:
         ui.figure(
             curves_figure(
-                {"held-out rows": (judged["round"], judged["eval_accuracy"])}, title=title.lower(), share=True,
+                {"held-out rows": (evaluated["round"], evaluated["eval_accuracy"])}, title=title.lower(), share=True,
                 targets=[target] if target else [], **look,
             ),
             key="live_accuracy", alt=f"{title} after {done} of {rounds} rounds.",
@@ -255,7 +255,7 @@ def _progress(job: jobs.Job, run: runs.Run) -> None:
         ui.figure(
             curves_figure(
                 {
-                    "held-out rows": (judged["round"], judged["eval_loss"]),
+                    "held-out rows": (evaluated["round"], evaluated["eval_loss"]),
                     "clients' batches": (metrics["round"], metrics["train_loss"]),
                 },
                 title="loss", **look,

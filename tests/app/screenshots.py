@@ -30,7 +30,7 @@ class Picture(NamedTuple):
 PICTURES = [
     Picture(
         "explore",
-        "/?shape=three&kept=0%7CUniform%20as%20in%20the%20paper%7C&kept=1%7CMany%20small%7Cshape%3Dsmall&spend=45",
+        "/?shape=three&compared=0%7CUniform%20as%20in%20the%20paper%7C&compared=1%7CMany%20small%7Cshape%3Dsmall&spend=45",
         FRONT,
         900,
     ),

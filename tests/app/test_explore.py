@@ -88,14 +88,14 @@ def test_a_kept_fleet_stays_beside_the_next_and_is_in_the_address(app):
     app.button_group(key="shape").set_value("two").run()
     said = texts(app)
     assert "Fleets kept for comparison" in said
-    assert app.query_params["kept"] == "0|Uniform 0.59–1.9|"
+    assert app.query_params["compared"] == "0|Uniform 0.59–1.9|"
     next(button for button in app.button if button.label.startswith("Forget")).click().run()
-    assert "kept" not in app.query_params
+    assert "compared" not in app.query_params
 
 
 def test_no_more_than_four_fleets_are_kept(app):
     for slot in range(4):
-        app.query_params["kept"] = [f"{slot}|f{slot}|seed={slot}" for slot in range(4)]
+        app.query_params["compared"] = [f"{slot}|f{slot}|seed={slot}" for slot in range(4)]
     app.run()
     assert next(button for button in app.button if button.label == "Keep for comparison").disabled
     assert len(app.dataframe[0].value) == 5

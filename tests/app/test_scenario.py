@@ -14,7 +14,7 @@ SCENARIOS = [
     Scenario(shape="two", low=0.8, high=2.5, large=45, model="opt-350m", clients=12, seed=3),
     Scenario(shape="list", rows=((0.7, 20), (1.5, 3)), unit="%", methods=("exact",), follow="exact", spend=12.5),
     Scenario(shape="bell", span=(0.5, 1.25), batch=4, length=64, precision="bfloat16", methods=()),
-    Scenario(kept=("0|two, 30 %|shape=two&large=30", "2|x|"), flips="0.1_11.49", cuts=(10, 90), shape="three"),
+    Scenario(compared=("0|two, 30 %|shape=two&large=30", "2|x|"), flips="0.1_11.49", cuts=(10, 90), shape="three"),
 ]
 
 

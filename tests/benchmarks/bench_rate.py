@@ -22,7 +22,7 @@ import numpy as np
 from tests.tickets import tickets
 from zorba_core.allocation import Problem, solve
 from zorba_core.data.own_task import task_for
-from zorba_core.data.task import Said, Task, get_task
+from zorba_core.data.task import Overrides, Task, get_task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
 from zorba_core.engine.settings import Settings
@@ -53,7 +53,7 @@ class Case:
 
 
 def _tickets() -> Task:
-    return task_for(tickets(1200, seed=0), Said(("text",), "queue"))
+    return task_for(tickets(1200, seed=0), Overrides(("text",), "queue"))
 
 
 _SMALL = Settings(rounds=40, batch_size=8, seq_len=64, eval_rows=200, estimator="exact", schedule="cosine")

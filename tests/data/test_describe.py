@@ -10,7 +10,7 @@ from zorba_core.data.describe import describe_task
 from zorba_core.data.encode import encode
 from zorba_core.data.load import load
 from zorba_core.data.own_task import task_for
-from zorba_core.data.task import Said, get_task
+from zorba_core.data.task import Overrides, get_task
 
 LONG = [{"text": f"remark {n} " * 60, "label": "good" if n % 2 else "bad"} for n in range(40)]
 SHORT = [{"text": f"remark {n}", "label": "good" if n % 2 else "bad"} for n in range(400)]
@@ -18,8 +18,10 @@ SHORT = [{"text": f"remark {n}", "label": "good" if n % 2 else "bad"} for n in r
 
 def test_columns_labels_prompt_and_lengths_are_those_of_the_rows(tiny_tokenizer):
     rows = [("the food was lovely " * (1 + n % 9), "good", "a") for n in range(60)] + [("dull", "dreadful", "b")] * 4
-    said = Said(test=pd.DataFrame({"text": ["dull", "fine"], "label": ["dreadful", "good"], "by": "c"}), client="by")
-    facts = describe_task(task_for(pd.DataFrame(rows, columns=["text", "label", "by"]), said), tiny_tokenizer, 16)
+    overrides = Overrides(
+        test=pd.DataFrame({"text": ["dull", "fine"], "label": ["dreadful", "good"], "by": "c"}), client="by"
+    )
+    facts = describe_task(task_for(pd.DataFrame(rows, columns=["text", "label", "by"]), overrides), tiny_tokenizer, 16)
     assert facts["columns"] == {"text": ["text"], "label": "label", "answer": None, "client": "by"}
     assert facts["clients"] == {"a": 60, "b": 4}
     assert facts["prompt"] == "{text} Label:"
@@ -43,7 +45,7 @@ def test_a_majority_vote_and_naive_bayes_are_measured_on_the_same_test_rows(tiny
 
 
 @pytest.mark.parametrize(
-    ("rows", "said", "advice"),
+    ("rows", "overrides", "advice"),
     [
         (LONG, {}, "lose the end of their text: --seq-len"),
         (LONG + SHORT, {"label_words": ("bad food", "good")}, "the tokenizer splits 1 label words (bad food)"),
@@ -55,8 +57,8 @@ def test_a_majority_vote_and_naive_bayes_are_measured_on_the_same_test_rows(tiny
         (SHORT, {"test": pd.DataFrame(SHORT[:3])}, "3 test rows are training rows too"),
     ],
 )  # fmt: skip
-def test_what_can_be_better_is_a_sentence_with_its_remedy(rows, said, advice, tiny_tokenizer):
-    sentences = describe_task(task_for(pd.DataFrame(rows), Said(**said)), tiny_tokenizer, 64)["advice"]
+def test_what_can_be_better_is_a_sentence_with_its_remedy(rows, overrides, advice, tiny_tokenizer):
+    sentences = describe_task(task_for(pd.DataFrame(rows), Overrides(**overrides)), tiny_tokenizer, 64)["advice"]
     assert any(advice in sentence for sentence in sentences), sentences
 
 

@@ -322,11 +322,11 @@ def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(spaced, t
     exec("".join(blocks), names)
     answer = run.predict("The text to judge")
     label_of = dict(zip(run.config["label_words"], ("late box", "lost card"), strict=True))
-    said = capsys.readouterr().out.strip().splitlines()[-1]  # a word, or where scores are compared a label
-    assert label_of.get(said, said) == answer["prediction"][0]
+    overrides = capsys.readouterr().out.strip().splitlines()[-1]  # a word, or where scores are compared a label
+    assert label_of.get(overrides, overrides) == answer["prediction"][0]
     if "scores" in names:  # words of several tokens
         scores = torch.tensor(list(names["scores"].values()))
         assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)
     written = zorba.fine_tune(ALLOCATION, data=frame, text=["text"], answer="topic", **common)
-    said = written.predict(["the food was good", "it was bad"])["prediction"]
-    assert not any(text.startswith(" ") for text in said)
+    overrides = written.predict(["the food was good", "it was bad"])["prediction"]
+    assert not any(text.startswith(" ") for text in overrides)

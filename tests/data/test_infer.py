@@ -8,7 +8,7 @@ import pytest
 from zorba_core.data.load import load
 from zorba_core.data.own_task import listed, task_for, task_name
 from zorba_core.data.prompts import words_for
-from zorba_core.data.task import Said
+from zorba_core.data.task import Overrides
 from zorba_core.errors import InvalidInputError
 
 REMARKS = [f"remark {n} of a kind" for n in range(60)]
@@ -49,7 +49,7 @@ def test_an_answer_of_some_words_is_written(columns, answer):
 
 
 @pytest.mark.parametrize(
-    ("columns", "said", "says"),
+    ("columns", "overrides", "says"),
     [
         ({"a": [f"x{n}" for n in NUMBERS], "b": [f"y{n}" for n in NUMBERS]}, {}, "name it with --label, or with"),
         ({"n": NUMBERS, "label": KINDS}, {}, "no column of text among n, label; name it with --text"),
@@ -61,9 +61,9 @@ def test_an_answer_of_some_words_is_written(columns, answer):
         ({"re{mark}": REMARKS, "label": KINDS}, {}, "rename it in a table in memory, to 're_mark' for example"),
     ],
 )
-def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it(columns, said, says):
+def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it(columns, overrides, says):
     with pytest.raises(InvalidInputError) as error:
-        task_for(pd.DataFrame(columns), Said(**said))
+        task_for(pd.DataFrame(columns), Overrides(**overrides))
     assert says in str(error.value)
 
 
@@ -80,7 +80,7 @@ def test_what_was_inferred_is_told_with_the_option_that_says_it_instead():
         "  note    label_text says the label in other words and is left out of the prompt",
         "  test    20% of the rows, by a hash of their text   [inferred; --test]",
     ]
-    task_for(frame, Said(text=("text", "label_text")), notice=told.append)
+    task_for(frame, Overrides(text=("text", "label_text")), notice=told.append)
     assert any(line.startswith("  warning label_text says the label in other words: the prompt") for line in told)
 
 
@@ -89,12 +89,12 @@ def test_a_task_file_is_changed_by_what_is_said(tmp_path):
     path = tmp_path / "task.toml"
     path.write_text('name = "t"\nprompt = "{text} It was"\n[rows]\ntrain = "rows.csv"\nlabel = "label"\n', "utf-8-sig")
     assert task_for(path).label_names == ("bad", "good")
-    assert task_for(path, Said(prompt="{text} So", label_words=("B", "G"))).label_words == ("B", "G")
-    assert task_for(path, Said(label="stars")).num_classes == 60
-    written = task_for(path, Said(answer="stars"))
+    assert task_for(path, Overrides(prompt="{text} So", label_words=("B", "G"))).label_words == ("B", "G")
+    assert task_for(path, Overrides(label="stars")).num_classes == 60
+    written = task_for(path, Overrides(answer="stars"))
     assert (written.kind, set(load(written)["stars"]) <= set(map(str, NUMBERS))) == ("text", True)
     with pytest.raises(InvalidInputError, match="the task file has a prompt"):
-        task_for(path, Said(text=("text",)))
+        task_for(path, Overrides(text=("text",)))
 
 
 def test_a_task_is_called_by_its_file():

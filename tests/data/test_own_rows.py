@@ -15,7 +15,7 @@ from zorba_core.data.divide import divide, named_clients
 from zorba_core.data.load import clients_of, load
 from zorba_core.data.own_rows import file_clients
 from zorba_core.data.own_task import task_for
-from zorba_core.data.task import Said, TableRows, Task
+from zorba_core.data.task import Overrides, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 
 GOOD = "text,label\n" + "".join(f"remark {n} of a kind,{'good' if n % 2 else 'bad'}\n" for n in range(40))
@@ -23,7 +23,7 @@ TEXTS = [f"remark {n} of a kind" for n in range(40)]
 
 
 def task_of(label: list, **columns) -> Task:
-    return task_for(pd.DataFrame({"text": TEXTS, "label": label, **columns}), Said(label="label", text=("text",)))
+    return task_for(pd.DataFrame({"text": TEXTS, "label": label, **columns}), Overrides(label="label", text=("text",)))
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_labels_are_named_by_their_text_in_order(labels, names):
 def test_a_column_that_is_no_label_is_refused_in_one_line(label, says):
     frame = pd.DataFrame({"text": (TEXTS * 26)[: len(label)], "label": label})
     with pytest.raises(InvalidInputError) as error:
-        load(task_for(frame, Said(label="label", text=("text",))))
+        load(task_for(frame, Overrides(label="label", text=("text",))))
     assert says in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "said", "says"),
+    ("content", "overrides", "says"),
     [
         (GOOD, {"text": ("body",)}, "no column 'body'; they have text, label"),
         (GOOD, {"prompt": "{body} It was"}, "no column 'body'; they have text, label"),
@@ -82,10 +82,10 @@ def test_a_column_that_is_no_label_is_refused_in_one_line(label, says):
          {"text": ("label",), "label": "text"}, "a column of text is called label, a name kept for labels"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path, content, said, says):
+def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path, content, overrides, says):
     (tmp_path / "rows.csv").write_text(content)
     with pytest.raises(ZorbaError) as error:
-        load(task_for(tmp_path / "rows.csv", Said(**said)))
+        load(task_for(tmp_path / "rows.csv", Overrides(**overrides)))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -102,7 +102,7 @@ def test_a_text_that_is_none_is_refused_by_its_line(tmp_path, value, says):
     lines = [f'{{"text": {value if n == 0 else json.dumps(TEXTS[n])}, "label": {n % 2}}}' for n in range(40)]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     with pytest.raises(InvalidInputError) as error:
-        load(task_for(tmp_path / "rows.jsonl", Said(text=("text",))))
+        load(task_for(tmp_path / "rows.jsonl", Overrides(text=("text",))))
     assert says in str(error.value)
 
 
@@ -199,7 +199,7 @@ def test_a_client_with_an_empty_file_is_named(tmp_path):
 def test_equal_texts_never_stand_on_both_sides_and_every_label_and_client_can_be_trained():
     rows = [{"text": f"Remark {n % 50}", "label": f"l{n % 5}", "by": f"c{n % 7}"} for n in range(200)]
     rows += [{"text": f"only {n}", "label": "rare" if n else "l0", "by": "alone"} for n in range(2)]
-    task = task_for(pd.DataFrame(rows), Said(label="label", client="by", text=("text",)))
+    task = task_for(pd.DataFrame(rows), Overrides(label="label", client="by", text=("text",)))
     train, test = load(task), load(task, "validation")
     assert len(train) + len(test) == 202
     assert not set(train["text"]) & set(test["text"])
@@ -215,7 +215,7 @@ def test_equal_texts_never_stand_on_both_sides_and_every_label_and_client_can_be
 def test_where_no_row_is_left_to_test_on_the_line_says_why(texts, count, distinct):
     frame = pd.DataFrame({"text": (texts * count)[:count], "label": (["good", "bad"] * count)[:count]})
     with pytest.raises(InvalidInputError, match=f"of {count} rows none is left to test on: they have {distinct} diff"):
-        load(task_for(frame, Said(text=("text",), label="label")), "validation")
+        load(task_for(frame, Overrides(text=("text",), label="label")), "validation")
 
 
 def test_a_table_in_memory_that_is_gone_is_asked_for_again():
@@ -227,5 +227,5 @@ def test_a_table_in_memory_that_is_gone_is_asked_for_again():
 def test_numbers_are_labels_in_the_order_that_the_file_itself_names(tmp_path):
     client_file(tmp_path / "a.parquet", [(f"a {n}", n % 2) for n in range(20)], ["yes", "no"])
     (tmp_path / "test.csv").write_text("text,label\none,0\ntwo,1\n")
-    task = task_for(tmp_path / "a.parquet", Said(test=str(tmp_path / "test.csv")))
+    task = task_for(tmp_path / "a.parquet", Overrides(test=str(tmp_path / "test.csv")))
     assert load(task, "validation")["label"].tolist() == [0, 1]

@@ -92,8 +92,8 @@ def main() -> None:
         _exit(error.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zorba"
-        said = one_line(error.format_message()).removesuffix(".")  # names the option, which str() does not
-        _leave(f"{said}; {command} --help names the options", error.exit_code)
+        message = one_line(error.format_message()).removesuffix(".")  # names the option, which str() does not
+        _leave(f"{message}; {command} --help names the options", error.exit_code)
     except click.ClickException as error:
         _leave(one_line(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):

@@ -61,8 +61,8 @@ class AllocationChoice(Checked):
         Raises:
             InvalidInputError: options that contradict each other or the method, by name; a matrix for another model.
         """
-        says = (self.clients, self.allocation, self.budgets, self.fleet)
-        if named and all(said is None for said in says):
+        sources = (self.clients, self.allocation, self.budgets, self.fleet)
+        if named and all(source is None for source in sources):
             return self.replace(clients=len(named)).allocation_for(spec, settings)
         given = self._given(*(name for name in AllocationChoice.model_fields if name != "clients"))
         if not method_facts(settings.method).allocates:

@@ -123,10 +123,10 @@ def _served(
 
     request = Request.of(run_config(**config))  # what is wrong comes before anything is started
     started = {"simulated": simulate, "nodes": nodes}
-    said = {"notice": lambda line: typer.echo(line, err=True), "started": started}
+    options = {"notice": lambda line: typer.echo(line, err=True), "started": started}
     if simulate:
-        return supervised(rounds, lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **said), metric)
-    return supervised(rounds, lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **said), metric)
+        return supervised(rounds, lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **options), metric)
+    return supervised(rounds, lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options), metric)
 
 
 def _nodes(task: Task, division: str, clients: int, model: str) -> list[dict[str, Any]]:

@@ -83,8 +83,8 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
             try:
                 objects[parameter] = group.make(**given)
             except InvalidInputError as error:  # people know the field as an option
-                name, said, rest = str(error).partition(" is ")
-                raise InvalidInputError(f"{_flag(name)}{said}{rest}") if name in given else error from None
+                name, message, rest = str(error).partition(" is ")
+                raise InvalidInputError(f"{_flag(name)}{message}{rest}") if name in given else error from None
         function(**values, **objects)
 
     class Command(TyperCommand):

@@ -128,8 +128,8 @@ def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None
     }
     if predictions.note:
         typer.echo(f"note: {predictions.note}", err=True)
-    said = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
-    emit(result, as_json, [f"{out}: {result['rows']} rows{f' ({said})' if said else ''}"])
+    message = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
+    emit(result, as_json, [f"{out}: {result['rows']} rows{f' ({message})' if message else ''}"])
 
 
 def _answer(predictions: Predictions | WrittenAnswers, row: int) -> dict[str, Any]:

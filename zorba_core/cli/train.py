@@ -17,7 +17,7 @@ from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import DIVISIONS, named_clients
 from zorba_core.data.own_task import listed, task_for
-from zorba_core.data.task import METRIC_TITLES, TASKS, Said, Task, get_task
+from zorba_core.data.task import METRIC_TITLES, TASKS, Overrides, Task, get_task
 from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
@@ -84,7 +84,7 @@ class TaskOptions(Checked):
         """
         from zorba_core.runs.models import load_tokenizer
 
-        said = Said(
+        overrides = Overrides(
             tuple(_listed(self.text or "")),
             self.label,
             self.answer,
@@ -103,7 +103,7 @@ class TaskOptions(Checked):
             raise InvalidInputError("give --dataset or --data, not both")
         return task_for(
             self.data,
-            said,
+            overrides,
             tokenizer=partial(load_tokenizer, self.model),
             notice=lambda line: typer.echo(line, err=True),
         )

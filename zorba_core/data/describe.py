@@ -16,7 +16,7 @@ from zorba_core.data.baselines import baselines
 from zorba_core.data.load import load
 from zorba_core.data.own_rows import label_texts
 from zorba_core.data.prompts import Prompts, answer_space, fill
-from zorba_core.data.task import CLIENT, PLACE, Said, TableRows, Task
+from zorba_core.data.task import CLIENT, PLACE, Overrides, TableRows, Task
 from zorba_core.errors import name_some
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _WRITTEN = {  # columns that are answers to write in many published sets
 
 
 def inferred_lines(
-    task: Task, frame: pd.DataFrame, said: Said, others: Sequence[str], same_as_label: Sequence[str]
+    task: Task, frame: pd.DataFrame, overrides: Overrides, others: Sequence[str], same_as_label: Sequence[str]
 ) -> Iterator[str]:
     """A line for each part of the task, with the option that replaces it where it was inferred.
 
@@ -42,22 +42,24 @@ def inferred_lines(
     """
     rows = task.rows
     yield f"task {task.name}: {len(frame):,} rows{' looked at' if len(frame) == LOOKED_AT else ''}"
-    yield _line("text", ", ".join(task.text_columns), "--text", said.text or said.prompt)
+    yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)
     if rows.label:
         counts = Counter(text for text in label_texts(frame, rows.label) if text)
         shown = name_some([f"{name} {count}" for name, count in counts.most_common()], 8)
         also = f"; could also be {', '.join(others)}" if others else ""
-        yield _line("label", f"{rows.label}: {shown}{also}", "--label", said.label)
-        yield _line("words", name_some(task.label_words, 12), "--label-words", said.label_words)
+        yield _line("label", f"{rows.label}: {shown}{also}", "--label", overrides.label)
+        yield _line("words", name_some(task.label_words, 12), "--label-words", overrides.label_words)
     else:
-        yield _line("answer", task.answer, "--answer", said.answer)
-    yield _line("prompt", task.prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", said.prompt)
+        yield _line("answer", task.answer, "--answer", overrides.answer)
+    yield _line(
+        "prompt", task.prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", overrides.prompt
+    )
     for column in same_as_label:
         is_read = column in task.text_columns
         yield f"  {'warning' if is_read else 'note   '} {column} says the label in other words" + (
             ": the prompt contains its answer; leave it out of --text" if is_read else " and is left out of the prompt"
         )
-    if rows.label and not said.label and rows.label.strip().casefold() in _WRITTEN:
+    if rows.label and not overrides.label and rows.label.strip().casefold() in _WRITTEN:
         yield (
             f"  note    few values of {rows.label} come again and again, so the model chooses among them; to have it "
             f"write them: --answer {rows.label}"
@@ -66,8 +68,8 @@ def inferred_lines(
         yield _line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None)
 
 
-def _line(what: str, value: str, option: str, said: object) -> str:
-    return f"  {what:<7} {value}" + ("" if said else f"   [inferred; {option}]")
+def _line(what: str, value: str, option: str, overrides: object) -> str:
+    return f"  {what:<7} {value}" + ("" if overrides else f"   [inferred; {option}]")
 
 
 def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pandas as pd
 from zorba_core.data.describe import LOOKED_AT, inferred_lines
 from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
 from zorba_core.data.prompts import words_for
-from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Said, TableRows, Task
+from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task
 from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
 
@@ -53,7 +53,7 @@ _LEAST_WORDS = 3  # on average, of a column that is taken for text
 
 def infer_task(
     rows: TableRows,
-    said: Said,
+    overrides: Overrides,
     name: str,
     tokenizer: PreTrainedTokenizerBase | None = None,
     notice: Callable[[str], None] = lambda line: None,
@@ -65,8 +65,10 @@ def infer_task(
     """
     whole = read_rows(rows)
     frame = whole.head(LOOKED_AT)
-    check_columns(frame, [column for column in (*said.text, said.label, said.answer, said.client) if column])
-    if said.label and said.answer:
+    check_columns(
+        frame, [column for column in (*overrides.text, overrides.label, overrides.answer, overrides.client) if column]
+    )
+    if overrides.label and overrides.answer:
         raise InvalidInputError("give --label or --answer, not both: a label is chosen, an answer is written")
     profiles = {column: _profile(frame[column]) for column in frame.columns if column not in (PLACE, CLIENT)}
     if not any(profile.text for profile in profiles.values()):
@@ -74,10 +76,10 @@ def infer_task(
             f"{rows.origin} has no column of text or numbers: {name_some([*profiles], 12)} hold lists or objects; give "
             "a column of text and one of the label or the answer (of a conversation: what is asked, what is answered)"
         )
-    label, answer, others = _asked(profiles, said)
+    label, answer, others = _asked(profiles, overrides)
     same_as_label = [] if answer else _same_as_label(frame, profiles, label)
-    text = said.text or tuple(FIELD.findall(said.prompt or ""))
-    text = text or _texts(profiles, {label, answer, said.client, *same_as_label})
+    text = overrides.text or tuple(FIELD.findall(overrides.prompt or ""))
+    text = text or _texts(profiles, {label, answer, overrides.client, *same_as_label})
     for column in (*text, answer):
         if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
             plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
@@ -86,20 +88,20 @@ def infer_task(
                 f"rename it in {rows.origin}, to {in_short(plain)} for example"
             )
     chat = bool(answer and getattr(tokenizer, "chat_template", None))
-    common = {"name": name, "prompt": said.prompt or default_prompt(text, None if chat else label or answer)}
-    rows = replace(rows, label=label, client=said.client or rows.client)
+    common = {"name": name, "prompt": overrides.prompt or default_prompt(text, None if chat else label or answer)}
+    rows = replace(rows, label=label, client=overrides.client or rows.client)
     if answer:
         task = Task(kind="text", answer=answer, rows=rows, chat=chat, **common)
     else:
         rows, names = with_labels(rows, whole)
-        words = said.label_words or words_for(names, tokenizer)
+        words = overrides.label_words or words_for(names, tokenizer)
         if len(words) != len(names):
             raise InvalidInputError(
                 f"{len(words)} label words are given and column {label} has {len(names)} labels "
                 f"({name_some(names)}); give a word for each, in this order"
             )
         task = Task(label_names=names, label_words=words, rows=rows, **common)
-    for line in inferred_lines(task, frame, said, others, same_as_label):
+    for line in inferred_lines(task, frame, overrides, others, same_as_label):
         notice(line)
     return task
 
@@ -145,10 +147,10 @@ def _profile(column: pd.Series) -> _Profile:
     return _Profile(len({*texts}), len(values), words, bool(numbers), plain and bool(values))
 
 
-def _asked(profiles: dict[str, _Profile], said: Said) -> tuple[str | None, str | None, list[str]]:
+def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | None, str | None, list[str]]:
     """The label, or the answer, and columns that could have been the label."""
-    if said.label or said.answer:
-        return said.label, said.answer, []
+    if overrides.label or overrides.answer:
+        return overrides.label, overrides.answer, []
     by_name = {column.strip().casefold(): column for column in profiles}
     for asks, answers in _ANSWERS.items():
         for answer in answers:
@@ -156,7 +158,9 @@ def _asked(profiles: dict[str, _Profile], said: Said) -> tuple[str | None, str |
             # Few short answers that come again and again are labels; sentences are written, also where they come again.
             if asks in by_name and column and (not profiles[column].is_class or _is_text(profiles[column])):
                 return None, column, []
-    free = {column: profile for column, profile in profiles.items() if column not in (*said.text, said.client)}
+    free = {
+        column: profile for column, profile in profiles.items() if column not in (*overrides.text, overrides.client)
+    }
     named = [by_name[name] for name in _LABELS if by_name.get(name) in free]
     if named:
         return named[0], None, named[1:]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from zorba_core.data.infer import infer_task
 from zorba_core.data.own_rows import check_columns, missing_file, read_rows, with_labels
-from zorba_core.data.task import Said, TableRows, Task, read_task
+from zorba_core.data.task import Overrides, TableRows, Task, read_task
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Data = str | os.PathLike[str] | pd.DataFrame | Task
 
 def task_for(
     data: Data,
-    said: Said | None = None,
+    overrides: Overrides | None = None,
     tokenizer: Callable[[], PreTrainedTokenizerBase | None] = lambda: None,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
@@ -39,16 +39,16 @@ def task_for(
     Raises:
         InvalidInputError, MissingDataError: no such file, or rows that no task can be made of.
     """
-    said = said or Said()
+    overrides = overrides or Overrides()
     if isinstance(data, Task):
-        return _changed(data, said)
+        return _changed(data, overrides)
     if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
-        return _changed(read_task(data), said)
-    rows = TableRows(data, test=said.test)
+        return _changed(read_task(data), overrides)
+    rows = TableRows(data, test=overrides.test)
     if missing_file(rows):
         raise MissingDataError(f"data file {missing_file(rows)}; give a file, or a task file that says where it is")
     read_rows(rows)  # a fault in the file comes first, before a tokenizer is loaded
-    return infer_task(rows, said, task_name(data), tokenizer(), notice)
+    return infer_task(rows, overrides, task_name(data), tokenizer(), notice)
 
 
 def task_name(data: Data) -> str:
@@ -60,21 +60,25 @@ def task_name(data: Data) -> str:
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:60].strip("-") or "task"
 
 
-def _changed(task: Task, said: Said) -> Task:
+def _changed(task: Task, overrides: Overrides) -> Task:
     """The task with what the user says instead, and with its labels."""
     if not isinstance(task.rows, TableRows):
-        return replace(task, label_words=said.label_words or task.label_words, prompt=said.prompt or task.prompt)
-    if said.text and not said.prompt:
+        return replace(
+            task, label_words=overrides.label_words or task.label_words, prompt=overrides.prompt or task.prompt
+        )
+    if overrides.text and not overrides.prompt:
         raise InvalidInputError("the task file has a prompt; give --prompt with the fields of --text in it")
-    given: dict[str, Any] = {name: getattr(said, name) for name in ("label", "client", "test") if getattr(said, name)}
-    changes: dict[str, Any] = {"prompt": said.prompt or task.prompt}
-    if said.answer:
-        changes |= {"kind": "text", "answer": said.answer, "options": (), "metric": ""}
-    if said.answer or said.label not in (None, task.rows.label):
+    given: dict[str, Any] = {
+        name: getattr(overrides, name) for name in ("label", "client", "test") if getattr(overrides, name)
+    }
+    changes: dict[str, Any] = {"prompt": overrides.prompt or task.prompt}
+    if overrides.answer:
+        changes |= {"kind": "text", "answer": overrides.answer, "options": (), "metric": ""}
+    if overrides.answer or overrides.label not in (None, task.rows.label):
         changes |= {"label_names": (), "label_words": (), "prior": ()}
         given |= {"label_values": ()}
     task = replace(task, rows=replace(task.rows, **given), **changes)
-    if task.kind != "labels" or (task.label_names and not said.label_words):
+    if task.kind != "labels" or (task.label_names and not overrides.label_words):
         return task
     names, rows = task.label_names, task.rows
     if not names:
@@ -83,7 +87,7 @@ def _changed(task: Task, said: Said) -> Task:
             raise InvalidInputError(f"task {task.name}: say which column holds the label, or name the labels")
         check_columns(frame, [rows.label])
         rows, names = with_labels(rows, frame)
-    words = said.label_words or task.label_words or names
+    words = overrides.label_words or task.label_words or names
     return replace(task, rows=rows, label_names=names, label_words=words)
 
 

@@ -257,7 +257,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
-class Said:
+class Overrides:
     """What the user says of the rows instead of having it inferred."""
 
     text: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from zorba_core.checked import Checked
 from zorba_core.data.divide import division_of
 from zorba_core.data.encode import with_label_words
 from zorba_core.data.own_task import task_for
-from zorba_core.data.task import Said, TableRows, Task, get_task, table_of, task_from
+from zorba_core.data.task import Overrides, TableRows, Task, get_task, table_of, task_from
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.registry import METHODS, method_facts
 from zorba_core.engine.settings import Settings, is_large
@@ -128,7 +128,7 @@ class Request:
         if "task" in config:
             task = task_from(json.loads(config["task"]))
         elif "data" in config:
-            task = task_for(config["data"], Said(test=test), tokenizer=partial(load_tokenizer, model))
+            task = task_for(config["data"], Overrides(test=test), tokenizer=partial(load_tokenizer, model))
         else:
             task = get_task(config.get("dataset", "toy-reviews"))
         words = json.loads(config["label-words"]) if "label-words" in config else None

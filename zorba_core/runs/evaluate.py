@@ -26,7 +26,7 @@ from zorba_core.runs.folder import RunFolder, finished_folder
 from zorba_core.runs.load import check_files, check_rows, evaluation_frame, evaluation_rows, federated_rows
 from zorba_core.runs.own_rows import Table, labelled_rows, named
 from zorba_core.runs.predict import encoded, label_probabilities, written
-from zorba_core.runs.quality import Judged, Quality, TextQuality, by_client, change_p_value
+from zorba_core.runs.quality import Quality, Scored, TextQuality, by_client, change_p_value
 from zorba_core.runs.replay import RunModel, open_model
 
 CLIENT_ROWS = 100  # of each client's own rows, at most
@@ -40,8 +40,8 @@ class EvaluationReport:
     run: RunFolder
     data: str  # where the rows are from, in words
     texts: pd.DataFrame  # their text columns
-    after: Judged
-    before: Judged | None  # of the base model
+    after: Scored
+    before: Scored | None  # of the base model
     per_client: tuple[dict[str, Any], ...] | None  # the worst served first
     per_client_of: str  # which rows that is measured on; why there is none
     cut_rows: int  # texts longer than seq_len
@@ -64,9 +64,9 @@ class EvaluationReport:
         details = {
             "row": index,
             "change": np.where(after.right_R[index], "fixed", "broken"),
-            "label" if isinstance(after, Quality) else "answer": after.wanted_R[index],
-            "before": before.given_R[index],
-            "after": after.given_R[index],
+            "label" if isinstance(after, Quality) else "answer": after.expected_R[index],
+            "before": before.answer_R[index],
+            "after": after.answer_R[index],
         }
         if isinstance(after, Quality):
             details["before_probability"] = before.probability_RC.max(axis=1)[index]
@@ -132,10 +132,10 @@ def evaluate_run(
         frame, where = _own_rows(tuned)
     with tuned.in_use():
         rows, cut_rows = encoded(tuned, frame)
-        after, before = _judge(tuned, tuned.network, frame, rows), None
+        after, before = _score(tuned, tuned.network, frame, rows), None
         if base:
             try:
-                before = _judge(tuned, tuned.base(), frame, rows)
+                before = _score(tuned, tuned.base(), frame, rows)
             except MissingDataError as error:  # a saved model needs no base
                 notes.append(f"no comparison with the base model: {one_line(error)}")
     if CLIENT in frame:
@@ -157,7 +157,7 @@ def evaluate_run(
     )
 
 
-def _judge(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Judged:
+def _score(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Scored:
     task = tuned.run.task
     if task.kind == "text":
         loss, (given, _) = evaluate(network, rows).loss, written(tuned, network, frame)

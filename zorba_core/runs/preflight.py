@@ -147,7 +147,8 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
             mu_cure = _other_mu(probe, exact_NQ, settings)
         checks += [_perturbation_check(lost, mu_cure, settings), _scalar_check(error, mu_cure, exact_NQ, settings)]
     else:  # what the clients that are simulated would have sent
-        estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
+        with network.at_precision("highest"):  # a difference of two losses drowns in the rounding of bfloat16
+            estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
         differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
     if facts.exchanges == "estimates":
         taking_part = max(1, round(settings.participation * allocation.num_clients))
@@ -182,18 +183,20 @@ def _lost_perturbation(network: Blocks, A_MN: np.ndarray, directions: Directions
     lost = intended = 0.0
     for m in np.flatnonzero(A_MN.any(axis=1)):
         shift = directions.block(seed, int(m)).mul_(mu)
-        kept = network.block_weights(int(m))
-        for piece in _pieces(len(kept)):
-            weights, moved_by = kept[piece], shift[piece]
-            moved = (weights + moved_by).double() - weights.double()
+        weights = network.block_weights(int(m))
+        for piece in _pieces(len(weights)):
+            part, moved_by = weights[piece], shift[piece]
+            moved = (part + moved_by).double() - part.double()
             lost += float((moved - moved_by.double()).square().sum())
             intended += float(moved_by.double().square().sum())
     return (lost / intended) ** 0.5 if intended > 0 else 1.0
 
 
 def _square_of_weights(network: Blocks, blocks: Iterable[int]) -> float:
-    kept_M = (network.block_weights(int(m)) for m in blocks)
-    return sum(float(kept[piece].double().square().sum()) for kept in kept_M for piece in _pieces(len(kept)))
+    weights_M = (network.block_weights(int(m)) for m in blocks)
+    return sum(
+        float(weights[piece].double().square().sum()) for weights in weights_M for piece in _pieces(len(weights))
+    )
 
 
 def _pieces(size: int) -> Iterator[slice]:
@@ -281,14 +284,14 @@ def _step_checks(
     lr = settings.lr
     lost = step_square = length = 0.0
     for m in map(int, blocks):
-        kept, whole_step = network.block_weights(m), step_of(m)
-        for piece in _pieces(len(kept)):
-            weights, step = kept[piece], whole_step[piece]
-            moved = weights.double() - weights.sub(step, alpha=lr).double()
+        weights, whole_step = network.block_weights(m), step_of(m)
+        for piece in _pieces(len(weights)):
+            part, step = weights[piece], whole_step[piece]
+            moved = part.double() - part.sub(step, alpha=lr).double()
             intended = step.double().mul_(lr)
             lost += float((moved - intended).square().sum())
             step_square += float(intended.square().sum())
-            length += float((weights.double() * (step != 0)).square().sum())
+            length += float((part.double() * (step != 0)).square().sum())
     # New adapters: only those that are zero have a gradient, and all their weights are the measure.
     stride = (step_square / (length or _square_of_weights(network, blocks) or 1.0)) ** 0.5 * averaged
     share_lost = (lost / step_square) ** 0.5 if 0 < step_square < np.inf else 1.0

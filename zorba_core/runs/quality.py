@@ -21,7 +21,7 @@ NUM_BINS = 10
 _Z = 1.959963984540054  # of a 95 % interval
 
 
-class Judged:
+class Scored:
     """Answers of R rows, each right or wrong."""
 
     rows: int
@@ -39,7 +39,7 @@ class Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class Quality(Judged):
+class Quality(Scored):
     """Predictions of R rows beside their labels."""
 
     labels: tuple[str, ...]  # names of 0..C-1
@@ -61,12 +61,12 @@ class Quality(Judged):
         return self.predicted_R == self.label_R
 
     @property
-    def wanted_R(self) -> np.ndarray:
+    def expected_R(self) -> np.ndarray:
         """The label's name of each row."""
         return np.array(self.labels, dtype=object)[self.label_R]
 
     @property
-    def given_R(self) -> np.ndarray:
+    def answer_R(self) -> np.ndarray:
         """The predicted label's name."""
         return np.array(self.labels, dtype=object)[self.predicted_R]
 
@@ -139,31 +139,31 @@ class Quality(Judged):
 
 
 @dataclass(frozen=True, eq=False)
-class TextQuality(Judged):
+class TextQuality(Scored):
     """Written answers of R rows beside those that were wanted."""
 
-    wanted: tuple[str, ...]
-    given: tuple[str, ...]
+    expected: tuple[str, ...]
+    written: tuple[str, ...]
     loss: float  # mean cross-entropy of the wanted answers' tokens, nats
 
     title: ClassVar[str] = METRIC_TITLES["exact_match"]
 
     @property
     def rows(self) -> int:
-        return len(self.wanted)
+        return len(self.expected)
 
     @property
-    def wanted_R(self) -> np.ndarray:
-        return np.array(self.wanted, dtype=object)
+    def expected_R(self) -> np.ndarray:
+        return np.array(self.expected, dtype=object)
 
     @property
-    def given_R(self) -> np.ndarray:
-        return np.array(self.given, dtype=object)
+    def answer_R(self) -> np.ndarray:
+        return np.array(self.written, dtype=object)
 
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
         """Exact match, token F1 and ROUGE-L of each row, (R,)."""
-        return text_metrics(self.given, self.wanted)
+        return text_metrics(self.written, self.expected)
 
     @property
     def right_R(self) -> np.ndarray:
@@ -199,7 +199,7 @@ def wilson(right: int, rows: int) -> tuple[float, float]:
     return (max(0.0, centre - half), min(1.0, centre + half))
 
 
-def by_client(client_R: Sequence[Any], after: Judged, before: Judged | None = None) -> tuple[dict[str, Any], ...]:
+def by_client(client_R: Sequence[Any], after: Scored, before: Scored | None = None) -> tuple[dict[str, Any], ...]:
     """Accuracy of each client's rows with its interval, the worst served first; ``base_accuracy`` is that of
     ``before``."""
     rows_of: dict[Any, list[int]] = {}

@@ -19,7 +19,7 @@ from zorba_core.data.divide import division_of
 from zorba_core.data.encode import with_label_words
 from zorba_core.data.load import load
 from zorba_core.data.own_task import Data, task_for
-from zorba_core.data.task import Said, Task, get_task
+from zorba_core.data.task import Overrides, Task, get_task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import LocalRounds, check_fit
 from zorba_core.engine.methods.registry import method_facts
@@ -121,8 +121,8 @@ def fine_tune(
         check_name(name)
     if data is not None:
         texts = (text,) if isinstance(text, str) and text else tuple(text)
-        said = Said(texts, label, answer, prompt, (), client, None if test is None else os.fspath(test))
-        task = task_for(data, said, tokenizer=partial(load_tokenizer, model), notice=notice)
+        overrides = Overrides(texts, label, answer, prompt, (), client, None if test is None else os.fspath(test))
+        task = task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
     else:
         task = task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
