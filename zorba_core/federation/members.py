@@ -25,7 +25,7 @@ from zorba_core.federation.protocol import HELLO, Answer, Line, ProtocolError, T
 from zorba_core.federation.request import Terms
 
 Notice = Callable[[str], None]
-_LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.1, 2.0  # seconds
+_LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.2, 2.0  # seconds
 _SECONDS_TO_RECOVER = 60.0
 
 

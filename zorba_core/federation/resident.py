@@ -142,7 +142,7 @@ def _client(address: str, name: str, token: str | None = None) -> RuntimeHttpCli
 
 def main() -> None:
     """``flower-supernode`` that keeps its ClientApp. Its Runtime API stays on this machine."""
-    reader = argparse.ArgumentParser(add_help=False)
+    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     reader.add_argument("--host", default="127.0.0.1")
     reader.add_argument("--port", default="9094")
     place, rest = reader.parse_known_args()
