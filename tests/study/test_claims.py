@@ -228,6 +228,8 @@ def test_sc3_is_not_seen_to_be_slower_where_a_slowdown_is_excluded(tmp_path):
             rows += rows_of("SC3", seed, [0.5] * 7, [0.5 + shift + noise] * 7)
         written(tmp_path, "cases", rows)
         assert CLAIMS["fig-4b/sc3"].outcome(tmp_path).verdict == verdict
+    written(tmp_path, "cases", [row for row in rows if row["seed"] < 4])  # six were planned
+    assert CLAIMS["fig-4b/sc3"].outcome(tmp_path).measured == "not run"
 
 
 def test_two_placebos_came_out_as_0_79_and_1_23_and_as_nothing_over_cells(root):
