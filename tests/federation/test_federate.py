@@ -15,7 +15,7 @@ from zorba_core.cli import build_app
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import client_app
-from zorba_core.federation.loopback import _toml
+from zorba_core.federation.loopback import Loopback, _toml
 from zorba_core.federation.options import ServerOptions
 from zorba_core.federation.request import APP, Request, run_config
 from zorba_core.runs import list_runs, read_run
@@ -136,3 +136,12 @@ def test_a_finished_run_and_one_of_other_hosts_are_not_resumed(ask, nodes, tmp_p
     done = serve(Request.of({"resume": str(elsewhere.path)}), LocalGrid(nodes))
     with pytest.raises(InvalidInputError, match="this run is finished"):
         serve(Request.of({"resume": str(done.path)}), LocalGrid(nodes))
+
+
+def test_a_proxy_for_the_internet_is_not_asked_for_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "intranet.example")
+    assert Loopback(tmp_path)._environment()["no_proxy"] == "intranet.example,127.0.0.1,localhost"
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert Loopback(tmp_path)._environment()["no_proxy"] == "127.0.0.1,localhost"

@@ -165,9 +165,12 @@ class Loopback:
         return process
 
     def _environment(self) -> dict[str, str]:
-        """What every Flower process here runs under."""
+        """What every Flower process here runs under. A proxy for the internet is no way to this machine: gRPC and HTTP
+        read ``no_proxy``."""
+        direct = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]
         return {
             **os.environ,
+            "no_proxy": ",".join(filter(None, direct)),
             "FLWR_HOME": str(self.folder / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
