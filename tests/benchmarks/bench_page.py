@@ -1,0 +1,85 @@
+"""From a control of the page Explore to its pictures, in Chromium on this machine.
+
+    python -m tests.benchmarks.bench_page [FILE]
+
+Time from the key or click to the second frame after the page's script ended and every picture is drawn, for fleets of
+50 and 1,000 clients; and from the address to the first picture. Run it on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Browser, Page
+
+from tests.app.serving import FRONT, chromium, serve, settled
+from zorba_core.engine.settings import Settings
+from zorba_core.files import write_json
+from zorba_core.runs.environment import describe
+
+DEFAULT_FILE = Path("artifacts/benchmarks/page.json")
+CLIENTS, STEPS = (50, 1000), 40
+SPEND, FLEET = ".st-key-spend input[type=range]", ".st-key-span input[type=range]"
+_WATCH = """() => {
+    const app = document.querySelector('[data-testid=stApp]');
+    let begun = null, ran = false;
+    window.waits = [];
+    addEventListener('keydown', () => { begun = performance.now(); }, true);
+    new MutationObserver(() => {
+        if (app.dataset.testScriptState === 'running') ran = true;
+        if (app.dataset.testScriptState !== 'notRunning' || !ran || begun === null) return;
+        const since = begun;
+        ran = false;
+        begun = null;
+        requestAnimationFrame(() => requestAnimationFrame(() => window.waits.push(performance.now() - since)));
+    }).observe(app, { attributes: true, attributeFilter: ['data-test-script-state'] });
+}"""
+
+
+def main(file: Path) -> None:
+    content: dict[str, Any] = {"machine": describe(Settings()), "what": __doc__.splitlines()[0], "cases": {}}
+    with tempfile.TemporaryDirectory() as runs, serve(Path(runs)) as address, chromium() as browser:
+        first_picture(browser, address, 50)  # the server imports on its first page
+        for clients in CLIENTS:
+            case: dict[str, Any] = {"first_picture_s": first_picture(browser, address, clients)}
+            for name, control in (("spend", SPEND), ("fleet", FLEET)):
+                page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+                page.goto(f"{address}/?clients={clients}")
+                settled(page, FRONT)
+                waits_ms = steps(page, control)
+                case[name] = {f"p{share}_ms": float(np.percentile(waits_ms, share)) for share in (50, 95)}
+                page.context.close()
+            content["cases"][f"{clients} clients"] = case
+            print(clients, case, flush=True)
+    write_json(file, content)
+
+
+def first_picture(browser: Browser, address: str, clients: int) -> float:
+    """Seconds from a new browser's address to the front."""
+    page = browser.new_context().new_page()
+    started = time.perf_counter()
+    page.goto(f"{address}/?clients={clients}")
+    page.wait_for_selector(FRONT)
+    seconds = time.perf_counter() - started
+    page.context.close()
+    return seconds
+
+
+def steps(page: Page, control: str) -> list[float]:
+    """Milliseconds of each of :data:`STEPS` steps of a slider."""
+    page.evaluate(_WATCH)
+    page.locator(control).first.focus()
+    for step in range(STEPS):
+        page.keyboard.press("ArrowRight" if step % 2 == 0 else "ArrowLeft")
+        page.wait_for_function("count => window.waits.length > count", arg=step)
+        settled(page, FRONT)
+    return page.evaluate("window.waits")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_FILE)
