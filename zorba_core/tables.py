@@ -132,9 +132,9 @@ def _text_of(path: Path, content: bytes, encoding: str) -> str:
 
 def _read_csv(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
     text = _text_of(path, content, encoding)
-    says_separator = text[:4].lower() == "sep="  # Excel's first line
-    separator = text[4:5] if says_separator else "\t" if path.suffix.lower() == ".tsv" else _separator_of(text)
-    records = _records(path, text, separator)[says_separator:]
+    is_separator = text[:4].lower() == "sep="  # Excel's first line
+    separator = text[4:5] if is_separator else "\t" if path.suffix.lower() == ".tsv" else _separator_of(text)
+    records = _records(path, text, separator)[is_separator:]
     if len(records) < 2:
         raise InvalidInputError(f"{path}: it has a header and no rows")
     (line, header), *rows = records

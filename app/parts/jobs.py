@@ -32,7 +32,7 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import write_json, write_text
 
 JOBS, JOB, LOG, ALLOCATION = ".jobs", "job.json", "log.txt", "allocation.json"
-_SAYS = "zorba: "  # how the command begins the line that explains its exit
+_PREFIX = "zorba: "  # how the command begins the line that explains its exit
 _ENDED = -1.0
 
 
@@ -92,7 +92,7 @@ def state_of(job: Job) -> State:
         run = None  # deleted elsewhere
     if alive:
         return State("stopping" if job.stop_asked else "running" if _named_run(job) else "starting", run)
-    reason = next((line[len(_SAYS) :] for line in reversed(log_lines(job, 40)) if line.startswith(_SAYS)), "")
+    reason = next((line[len(_PREFIX) :] for line in reversed(log_lines(job, 40)) if line.startswith(_PREFIX)), "")
     if run is None:
         was_begun = bool(job.run or _named_run(job, existing=False))
         message = "its folder was deleted" if was_begun else reason or "the process ended without a message"

@@ -45,8 +45,8 @@ def listing() -> tuple[tuple[Run, ...], tuple[str, ...]]:
 @st.cache_resource(max_entries=2, show_spinner="Reading runs …")
 def _listing(place: str, digest: str) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     del digest  # part of the cache's key only
-    found = list_runs(place)
-    return found.runs, found.problems
+    listing = list_runs(place)
+    return listing.runs, listing.problems
 
 
 def is_finished(path: Path) -> bool:

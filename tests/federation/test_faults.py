@@ -21,7 +21,7 @@ from zorba_core.runs.complete import Callback
 
 
 def with_scalars(rho_Q) -> RecordDict:
-    return answer_records({"round": 2, "loss": 1.0, "passes": 4, "stands": 1}, np.asarray(rho_Q))
+    return answer_records({"round": 2, "loss": 1.0, "passes": 4, "replica_round": 1}, np.asarray(rho_Q))
 
 
 def strange() -> RecordDict:
@@ -38,8 +38,12 @@ def strange() -> RecordDict:
         (with_scalars([1.0, 1.0]), MALFORMED, "scalars of shape (2,) where 3 were asked for"),
         (strange(), MALFORMED, "no scalars that can be read"),
         (RecordDict({}), SILENT, "its records are not the protocol's"),
-        (answer_records({"stands": 1, "error": "my disk is full"}), SILENT, "the client declines: my disk is full"),
-        (answer_records({"round": 1, "loss": 1.0, "passes": 4, "stands": 1}), MALFORMED, "an answer of round 1"),
+        (
+            answer_records({"replica_round": 1, "error": "my disk is full"}),
+            SILENT,
+            "the client declines: my disk is full",
+        ),
+        (answer_records({"round": 1, "loss": 1.0, "passes": 4, "replica_round": 1}), MALFORMED, "an answer of round 1"),
     ],
 )
 def test_nonsense_costs_that_answer_and_is_noted_with_client_and_reason(ask, nodes, records, status, says):

@@ -60,7 +60,7 @@ def test_a_task_that_is_damaged_is_refused(name, value):
 
 def test_scalars_arrive_to_the_bit_and_need_not_be_finite():
     rho_Q = np.array([1e-300, np.pi, np.nan, -np.inf])
-    assert answer(protocol.answer_records({"stands": 3}, rho_Q)).scalars(4).tobytes() == rho_Q.tobytes()
+    assert answer(protocol.answer_records({"replica_round": 3}, rho_Q)).scalars(4).tobytes() == rho_Q.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_scalars_arrive_to_the_bit_and_need_not_be_finite():
     ],
 )
 def test_scalars_of_another_shape_or_kind_are_refused(rho, says):
-    records = protocol.answer_records({"stands": 0})
+    records = protocol.answer_records({"replica_round": 0})
     if rho is not None:
         records["scalars"] = ArrayRecord({"rho": Array(rho)})
     with pytest.raises(ProtocolError, match=says):
@@ -81,7 +81,7 @@ def test_scalars_of_another_shape_or_kind_are_refused(rho, says):
 
 
 def test_an_array_of_pickled_objects_is_not_opened():
-    records = protocol.answer_records({"stands": 0})
+    records = protocol.answer_records({"replica_round": 0})
     records["scalars"] = ArrayRecord({"rho": Array("object", (1,), "numpy.ndarray", b"\x80\x04N.")})
     with pytest.raises(ProtocolError, match="no scalars that can be read"):
         answer(records).scalars(1)
@@ -92,9 +92,9 @@ def test_an_array_of_pickled_objects_is_not_opened():
     [
         (RecordDict({}), lambda answer: answer),
         (RecordDict({"zorba": ConfigRecord({})}), lambda answer: answer),
-        (protocol.answer_records({"stands": -1}), lambda answer: answer.whole("stands")),
-        (protocol.answer_records({"stands": 2**60}), lambda answer: answer.whole("stands")),
-        (protocol.answer_records({"stands": 1.0}), lambda answer: answer.whole("stands")),
+        (protocol.answer_records({"replica_round": -1}), lambda answer: answer.whole("replica_round")),
+        (protocol.answer_records({"replica_round": 2**60}), lambda answer: answer.whole("replica_round")),
+        (protocol.answer_records({"replica_round": 1.0}), lambda answer: answer.whole("replica_round")),
         (protocol.answer_records({}), lambda answer: answer.number("loss")),
         (protocol.answer_records({"weights": 3}), lambda answer: answer.text("weights")),
         (protocol.answer_records({"prior_C": [0.5, float("nan")]}), lambda answer: answer.numbers("prior_C", 2)),
@@ -118,7 +118,10 @@ def test_a_round_costs_the_bytes_that_the_readme_states():
     def size(records: RecordDict) -> int:
         return sum(len(part.deflate()) for part in get_all_nested_objects(records).values())
 
-    down, up = protocol.task_records(task(prior_C=(), held_out=())), protocol.answer_records({"stands": 9}, np.ones(Q))
+    down, up = (
+        protocol.task_records(task(prior_C=(), held_out=())),
+        protocol.answer_records({"replica_round": 9}, np.ones(Q)),
+    )
     assert size(down) < 2_200
     assert size(up) < 1_150
     assert isinstance(up["zorba-numbers"], MetricRecord)

@@ -32,9 +32,9 @@ def popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
 def least_popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The smallest c_m among each client's blocks; 0 for a client without a block."""
     popularity_M = popularity(A_MN)
-    nowhere = A_MN.shape[1] + 1  # above every popularity
-    least_N = np.where(A_MN, popularity_M[:, None], nowhere).min(axis=0, initial=nowhere)
-    return np.where(least_N == nowhere, 0, least_N)
+    infinite = A_MN.shape[1] + 1  # above every popularity
+    least_N = np.where(A_MN, popularity_M[:, None], infinite).min(axis=0, initial=infinite)
+    return np.where(least_N == infinite, 0, least_N)
 
 
 def bias_lambda(A_MN: NDArray[np.bool_]) -> float:

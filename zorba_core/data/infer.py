@@ -152,11 +152,11 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
     if overrides.label or overrides.answer:
         return overrides.label, overrides.answer, []
     by_name = {column.strip().casefold(): column for column in profiles}
-    for asks, answers in _ANSWERS.items():
+    for question, answers in _ANSWERS.items():
         for answer in answers:
             column = by_name.get(answer)
             # Few short answers that come again and again are labels; sentences are written, also where they come again.
-            if asks in by_name and column and (not profiles[column].is_class or _is_text(profiles[column])):
+            if question in by_name and column and (not profiles[column].is_class or _is_text(profiles[column])):
                 return None, column, []
     free = {
         column: profile for column, profile in profiles.items() if column not in (*overrides.text, overrides.client)

@@ -264,10 +264,10 @@ def in_base(train: pd.DataFrame, by: str) -> list[bool]:
     It is the first bit of the SHA-256 of the letters and digits in the column ``by``; for ``phrases`` see
     :func:`phrases_in_base`.
     """
-    return phrases_in_base(train["text"].tolist()) if by == "phrases" else [_hash_says_base(text) for text in train[by]]
+    return phrases_in_base(train["text"].tolist()) if by == "phrases" else [_hash_is_base(text) for text in train[by]]
 
 
-def _hash_says_base(text: str) -> bool:
+def _hash_is_base(text: str) -> bool:
     folded = _NOT_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
     return hashlib.sha256(folded.encode()).digest()[0] < 128
 
@@ -283,12 +283,12 @@ def phrases_in_base(texts: list[str]) -> list[bool]:
     for text in sorted(sides, key=lambda text: (-len(text), text)):
         if sides[text]:
             continue  # a phrase of a longer sentence
-        side = _hash_says_base(text)
+        side = _hash_is_base(text)
         spaces = [index for index, character in enumerate(text) if character == " "]
         starts, stops = [0, *(index + 1 for index in spaces)], [*spaces, len(text)]
         for first, start in enumerate(starts):
             for stop in stops[first:]:
                 if (owners := sides.get(text[start:stop])) is not None:
                     owners.add(side)
-    agreed = {text: next(iter(votes)) if len(votes) == 1 else _hash_says_base(text) for text, votes in sides.items()}
+    agreed = {text: next(iter(votes)) if len(votes) == 1 else _hash_is_base(text) for text, votes in sides.items()}
     return [agreed[text] for text in texts]

@@ -180,15 +180,15 @@ def texts_of(frame: pd.DataFrame, column: str) -> list[str]:
     return texts
 
 
-def _values(frame: pd.DataFrame, column: str, belongs: str, cure: str) -> list[Any]:
+def _values(frame: pd.DataFrame, column: str, expected: str, cure: str) -> list[Any]:
     """A column without lists and objects."""
     values = frame[column].tolist()
-    strange = [value for value in values if isinstance(value, _NO_VALUE)]
-    if strange:
-        first = strange[0][0] if isinstance(strange[0], list) and strange[0] else None
+    invalid = [value for value in values if isinstance(value, _NO_VALUE)]
+    if invalid:
+        first = invalid[0][0] if isinstance(invalid[0], list) and invalid[0] else None
         if isinstance(first, dict) and "content" in first:
             cure = "write each conversation as a column of what is asked and one of what is answered"
-        what = f"column {column} holds a {type(strange[0]).__name__} where {belongs} belongs"
+        what = f"column {column} holds a {type(invalid[0]).__name__} where {expected} belongs"
         refuse_rows(frame, [isinstance(value, _NO_VALUE) for value in values], what, cure)
     return values
 

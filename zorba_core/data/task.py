@@ -183,9 +183,9 @@ class Task:
 
     def _problems(self) -> Iterator[str]:
         """What is wrong, and how to correct it."""
-        foreign = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior")}
-        foreign["text"] = ("label_names", "label_words", "options", "prior")
-        given = [field for field in foreign[self.kind] if getattr(self, field)]
+        unused = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior")}
+        unused["text"] = ("label_names", "label_words", "options", "prior")
+        given = [field for field in unused[self.kind] if getattr(self, field)]
         if given or (self.chat and self.kind != "text"):
             yield f"{(*given, 'chat')[0]} is not for kind {self.kind}; leave it out"
         if not _NAME.fullmatch(self.name):

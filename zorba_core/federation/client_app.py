@@ -34,15 +34,15 @@ app = ClientApp()
 def hello(message: Message, context: Context) -> Message:
     """Open the replica and this client's rows, and say who it is."""
 
-    def greeted(own: NodeConfig) -> RecordDict:
+    def hello(own: NodeConfig) -> RecordDict:
         run, terms, wants_prior = protocol.read_hello(message.content)
         client = _open(run, Terms.read(terms), own)
         place = {"partition": client.own.partition, "rows": len(client.rows), "base": client.replica.base_sha256}
         prior = {"prior_C": client.label_prior().tolist()} if wants_prior else {}
-        context.state.config_records["zorba"] = protocol.kept(run, terms)
-        return protocol.answer_records({**place, **prior, **_stands()})
+        context.state.config_records["zorba"] = protocol.saved_terms(run, terms)
+        return protocol.answer_records({**place, **prior, **_replica_round()})
 
-    return _answered(message, context, greeted)
+    return _answered(message, context, hello)
 
 
 @app.train()
@@ -52,7 +52,7 @@ def train(message: Message, context: Context) -> Message:
     def reported(own: NodeConfig) -> RecordDict:
         client, task = _followed(message, context, own)
         rho_Q, loss, passes = client.scalars(task)
-        return protocol.answer_records({"round": task.round, "loss": loss, "passes": passes, **_stands()}, rho_Q)
+        return protocol.answer_records({"round": task.round, "loss": loss, "passes": passes, **_replica_round()}, rho_Q)
 
     return _answered(message, context, reported)
 
@@ -64,7 +64,7 @@ def evaluate(message: Message, context: Context) -> Message:
     def measured(own: NodeConfig) -> RecordDict:
         client, task = _followed(message, context, own)
         loss, weight = client.held_out_loss(task)
-        return protocol.answer_records({"loss": loss, "weight": weight, **_stands()})
+        return protocol.answer_records({"loss": loss, "weight": weight, **_replica_round()})
 
     return _answered(message, context, measured)
 
@@ -75,7 +75,7 @@ def catch_up(message: Message, context: Context) -> Message:
 
     def shown(own: NodeConfig) -> RecordDict:
         client, _ = _followed(message, context, own)
-        return protocol.answer_records({"weights": client.replica.network.weights_sha256(), **_stands()})
+        return protocol.answer_records({"weights": client.replica.network.weights_sha256(), **_replica_round()})
 
     return _answered(message, context, shown)
 
@@ -97,7 +97,7 @@ def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Clie
     """The client whose task this is, its replica moved through the averages."""
     task = protocol.read_task(message.content)
     if task.run != _run or own.partition not in _clients:  # a new process
-        run, terms = protocol.read_kept(context.state.config_records.get("zorba"))
+        run, terms = protocol.read_terms(context.state.config_records.get("zorba"))
         if run != task.run:
             raise ProtocolError("the run has not greeted this client")
         _open(run, Terms.read(terms), own)
@@ -106,9 +106,9 @@ def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Clie
     return client, task
 
 
-def _stands() -> dict[str, int]:
+def _replica_round() -> dict[str, int]:
     """After which round the next message's averages are to begin; a process that ends with its answer keeps nothing."""
-    return {"stands": _replica.round if RESIDENT and _replica is not None else 0}
+    return {"replica_round": _replica.round if RESIDENT and _replica is not None else 0}
 
 
 def _answered(message: Message, context: Context, work: Callable[[NodeConfig], RecordDict]) -> Message:
@@ -118,5 +118,5 @@ def _answered(message: Message, context: Context, work: Callable[[NodeConfig], R
         with use_threads(own.threads):
             records = work(own)
     except (ProtocolError, ZorbaError) as error:
-        records = protocol.answer_records({"error": one_line(error)[: protocol.MAX_REASON], **_stands()})
+        records = protocol.answer_records({"error": one_line(error)[: protocol.MAX_REASON], **_replica_round()})
     return Message(records, reply_to=message)

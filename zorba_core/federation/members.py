@@ -35,7 +35,7 @@ class Seat:
 
     node: int  # Flower's id of its SuperNode
     rows: int
-    stands: int  # the round after which it needs averages
+    replica_round: int  # the round after which it needs averages
     prior_C: np.ndarray | None  # its label prior, where one was asked for
     late: bool = False  # it owes an answer, or its last one came too late
 
@@ -98,7 +98,7 @@ class Members:
         """Everyone is at the start of another line."""
         self.line = line
         for seat in self.seats.values():
-            seat.stands = line.start
+            seat.replica_round = line.start
 
     def gather(self, needed: int) -> None:
         """Wait for all clients; after ``start_timeout`` seconds ``needed`` of them are enough.
@@ -108,7 +108,7 @@ class Members:
         """
         clients, started = self._terms.clients, time.monotonic()
         while True:
-            self.greet()
+            self.send_hello()
             self._take_answers({})
             waited, here = time.monotonic() - started, len(self.seats)
             # Who was turned away does not come again: as many nodes as clients are all that there will be.
@@ -123,7 +123,7 @@ class Members:
                 )
             time.sleep(_LOOK_FOR_ANSWERS)
 
-    def greet(self) -> None:
+    def send_hello(self) -> None:
         """A greeting for every node that is new; the seats of nodes that are gone become free. Nobody waits for it."""
         if time.monotonic() - self._looked < _LOOK_FOR_NODES:
             return
@@ -154,7 +154,7 @@ class Members:
             if time.monotonic() > until or (not prompt and (answers or not self._unanswered)):
                 break
             time.sleep(_LOOK_FOR_ANSWERS)
-            self.greet()
+            self.send_hello()
         for client in prompt:
             self.seats[client].late = True
         return answers
@@ -184,7 +184,7 @@ class Members:
             try:
                 answer = Answer(message)
                 if sent.line == self.line.number:
-                    seat.stands = min(answer.whole("stands"), self.line.end)
+                    seat.replica_round = min(answer.whole("replica_round"), self.line.end)
                 if answer.error:
                     raise ProtocolError(f"the client declines: {answer.error}")
                 if name not in asked:
@@ -206,15 +206,15 @@ class Members:
             answer = Answer(message)
             if answer.error:
                 raise ProtocolError(answer.error)
-            client, stands, rows = answer.whole("partition"), answer.whole("stands"), answer.whole("rows")
+            client, replica_round, rows = answer.whole("partition"), answer.whole("replica_round"), answer.whole("rows")
             if client >= self._terms.clients:
                 raise ProtocolError(f"partition-id {client} is none of 0 to {self._terms.clients - 1}")
             if answer.text("base") != self._base_sha256:
                 raise ProtocolError("its base model is not the server's: the fingerprints differ")
-            if self.line.number == 0 and stands > self.line.end:
+            if self.line.number == 0 and replica_round > self.line.end:
                 raise ProtocolError(
-                    f"its replica is at round {stands} and the log ends at {self.line.end}: if the log has lost its "
-                    "end, restore it; if not, restart the client"
+                    f"its replica is at round {replica_round} and the log ends at {self.line.end}: if the log has lost "
+                    "its end, restore it; if not, restart the client"
                 )
             prior_C = answer.numbers("prior_C", len(self._terms.label_words)) if self._wants_prior else None
         except ProtocolError as error:
@@ -224,8 +224,8 @@ class Members:
         if client in self.seats:
             self._turned_away[self.seats[client].node] = reason = "another node has its partition-id"
             self._leave(client, reason)
-        self.seats[client] = Seat(node, rows, stands if self.line.number == 0 else self.line.start, prior_C)
-        self.note("joined", client=client, rows=rows, replica_round=stands)
+        self.seats[client] = Seat(node, rows, replica_round if self.line.number == 0 else self.line.start, prior_C)
+        self.note("joined", client=client, rows=rows, replica_round=replica_round)
 
     def _leave(self, client: int, reason: str) -> None:
         node = self.seats.pop(client).node

@@ -6,7 +6,7 @@
     evaluate         task: averages, rows held out                    the loss on those rows
     query.catch_up   task: averages                                   SHA-256 of the weights
 
-Every answer says after which round the client needs averages the next time (``stands``), or why there is none
+Every answer says after which round the client needs averages the next time (``replica_round``), or why there is none
 (``error``). Scalars travel as one ``ArrayRecord``, and zeros of their shape go down before them: so Flower's own mods
 for clipping and noise apply to them as they are. All else is one ``ConfigRecord`` down, and up a ``ConfigRecord`` of
 texts and a ``MetricRecord`` of numbers. Nothing that arrives is trusted: :class:`Answer` takes plain values of the
@@ -55,9 +55,9 @@ class Line:
         """The last round."""
         return self.start + len(self.averages)
 
-    def after(self, stands: int) -> tuple[Average, ...]:
+    def after(self, replica_round: int) -> tuple[Average, ...]:
         """The averages that a client which stands at a round has not seen."""
-        return tuple(self.averages[max(0, stands - self.start) :])
+        return tuple(self.averages[max(0, replica_round - self.start) :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +133,12 @@ def read_hello(records: RecordDict) -> tuple[str, str, bool]:
         raise ProtocolError(f"the server's greeting has no {error}") from None
 
 
-def kept(run: str, terms: str) -> ConfigRecord:
+def saved_terms(run: str, terms: str) -> ConfigRecord:
     """What a client's state keeps of a greeting, for a process that Flower starts later."""
     return ConfigRecord({"run": run, "terms": terms})
 
 
-def read_kept(record: ConfigRecord | None) -> tuple[str, str]:
+def read_terms(record: ConfigRecord | None) -> tuple[str, str]:
     """The run and its terms; empty where the client was not greeted."""
     return ("", "") if record is None else (str(record["run"]), str(record["terms"]))
 

@@ -110,7 +110,7 @@ class Server:
 
     def _round(self, lr: float) -> Round | None:
         settings, clients, blocks_N = self.settings, self.allocation.num_clients, self.allocation.blocks_per_client
-        self.members.greet()
+        self.members.send_hello()
         t, seeds_Q, asked_N = plan_round(self._state, clients, settings)
         free = self.members.free()
         tasks = {
@@ -155,10 +155,10 @@ class Server:
             forward_passes=passes,
         )
 
-    def _task(self, client: int, **asks: Any) -> Task:
+    def _task(self, client: int, **fields: Any) -> Task:
         line, seat = self.members.line, self.members.seats[client]
         same = {"held_out": self._held_out[client], "prior_C": self.prior_C}
-        return Task(self.members.run, line.number, line.start, line.after(seat.stands), **same, **asks)
+        return Task(self.members.run, line.number, line.start, line.after(seat.replica_round), **same, **fields)
 
     def bring_together(self) -> list[dict[str, Any]]:
         """After the last round: every replica follows to the end and shows the hash of its weights."""
@@ -304,23 +304,23 @@ def _begin(
 def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback], notice: Notice) -> Run:
     path = request.resume.path
     with Log(path) as log:
-        begun = Run.read(path)
-        check_unfinished(begun)
+        started = Run.read(path)
+        check_unfinished(started)
         network, evaluation, facts = _open(request)
         base_sha256 = network.weights_sha256()
-        if base_sha256 != begun.environment["base_weights_sha256"]:
+        if base_sha256 != started.environment["base_weights_sha256"]:
             raise InvalidInputError(f"{request.terms.model} is not the base model of {path}; put the original back")
-        check_rows(facts, begun.environment["data"], path, "evaluation")
-        state = replay_rounds(begun, network, begun.settings, begun.rounds_done)
-        averages = [Average(done.round, done.lr, done.seeds_Q, done.rho_bar_MQ) for done in begun.rounds[1:]]
+        check_rows(facts, started.environment["data"], path, "evaluation")
+        state = replay_rounds(started, network, started.settings, started.rounds_done)
+        averages = [Average(done.round, done.lr, done.seeds_Q, done.rho_bar_MQ) for done in started.rounds[1:]]
         how = {"line": Line(averages=averages), "notice": notice}
-        members = Members(grid, begun.environment[_TOKEN], request.terms, request.options, base_sha256, **how)
+        members = Members(grid, started.environment[_TOKEN], request.terms, request.options, base_sha256, **how)
         server = Server(request, network, members, state)
-        notice(f"resuming after round {begun.rounds_done}")
+        notice(f"resuming after round {started.rounds_done}")
         (path / SUMMARY).unlink(missing_ok=True)
         members.gather(1)  # the others can come back later
-        found = "rate" in begun.config
-        complete(path, log, server, evaluation, callbacks, lambda: _finish(server), backs_off=found)
+        backs_off = "rate" in started.config
+        complete(path, log, server, evaluation, callbacks, lambda: _finish(server), backs_off=backs_off)
     return Run.read(path)
 
 

@@ -37,12 +37,12 @@ def histogram_figure(
     bins, count = np.unique(bin_N, return_counts=True)
     left = one_gib + bins * step
     fits = np.clip(np.floor((left - one_gib) / block_gib + 1e-9) + 1, 0, num_blocks).astype(int)
-    says = [f"{number} of {num_blocks} blocks fit" if number else "too small for one block" for number in fits]
+    reason = [f"{number} of {num_blocks} blocks fit" if number else "too small for one block" for number in fits]
     bars = go.Bar(
         x=left + step / 2,
         y=count,
         width=step * 0.92,
-        customdata=np.column_stack((left, left + step, np.array(says, object))),
+        customdata=np.column_stack((left, left + step, np.array(reason, object))),
         marker={"color": np.where(bins < 0, palette.warning, palette.front)},
         hovertemplate="%{y} clients have %{customdata[0]:.2f} to %{customdata[1]:.2f} GiB: %{customdata[2]}"
         "<extra></extra>",

@@ -17,7 +17,7 @@ from zorba_core.files import fingerprint, write_json
 from zorba_core.runs.folder import SUMMARY, check_name
 from zorba_core.runs.log import CONFIG, Log
 from zorba_core.runs.memory_meter import MemoryMeter, memory_errors
-from zorba_core.runs.replay import keeps_weights, write_weights
+from zorba_core.runs.replay import saves_weights, write_weights
 from zorba_core.runs.summary import summarise
 
 _MOST_REPEATS = 10_000
@@ -57,7 +57,7 @@ def complete(
     with memory_errors():
         for done in run_rounds(source, evaluation, tuple(log.rounds), backs_off=backs_off):
             log.append(done)
-            if keeps_weights(source.settings) and done.round and done.weights_sha256:
+            if saves_weights(source.settings) and done.round and done.weights_sha256:
                 write_weights(path, source.network, done.round)
             for callback in callbacks:
                 callback.on_round(done)

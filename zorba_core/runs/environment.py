@@ -58,14 +58,14 @@ def git_state() -> tuple[str | None, bool | None]:
     Tables of experiments do not count as changes: a sweep writes them while it runs.
     """
     root = Path(__file__).resolve().parents[2]
-    top = git_says(root, "rev-parse", "--show-toplevel")
+    top = git_output(root, "rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
         return None, None
-    commit, changes = git_says(root, "rev-parse", "HEAD"), git_says(root, *_CHANGES)
+    commit, changes = git_output(root, "rev-parse", "HEAD"), git_output(root, *_CHANGES)
     return commit, None if changes is None else bool(changes)
 
 
-def git_says(root: Path, *arguments: str) -> str | None:
+def git_output(root: Path, *arguments: str) -> str | None:
     """What git prints of the checkout at ``root``; None where there is no git, or it refuses."""
     try:
         done = subprocess.run(

@@ -168,7 +168,7 @@ def open_base(
     return network, tokenizer
 
 
-def keeps_weights(settings: Settings) -> bool:
+def saves_weights(settings: Settings) -> bool:
     """Whether a run's log alone does not give its weights back everywhere."""
     return method_facts(settings.method).first_order or settings.device == "cuda"
 

@@ -79,12 +79,12 @@ class WrappedAllocation(Allocation):
 
     @cached_property
     def least_popularity_N(self) -> NDArray[np.int64]:
-        nowhere = np.iinfo(np.int64).max
-        least_N = np.full(len(self.groups[0].held_N), nowhere)
+        infinite = np.iinfo(np.int64).max
+        least_N = np.full(len(self.groups[0].held_N), infinite)
         for group in self.groups:
             here_N = group.levels[0] + (group.high_held_N == group.held_N)
-            least_N = np.minimum(least_N, np.where(group.held_N > 0, here_N, nowhere))
-        return np.where(least_N == nowhere, 0, least_N)
+            least_N = np.minimum(least_N, np.where(group.held_N > 0, here_N, infinite))
+        return np.where(least_N == infinite, 0, least_N)
 
     @cached_property
     def influence_N(self) -> NDArray[np.float64]:
