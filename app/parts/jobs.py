@@ -94,9 +94,9 @@ def state_of(job: Job) -> State:
         return State("stopping" if job.stop_asked else "running" if _named_run(job) else "starting", run)
     reason = next((line[len(_PREFIX) :] for line in reversed(log_lines(job, 40)) if line.startswith(_PREFIX)), "")
     if run is None:
-        was_begun = bool(job.run or _named_run(job, existing=False))
-        message = "its folder was deleted" if was_begun else reason or "the process ended without a message"
-        return State("stopped" if was_begun or (job.stop_asked and not reason) else "refused", None, message)
+        was_started = bool(job.run or _named_run(job, existing=False))
+        message = "its folder was deleted" if was_started else reason or "the process ended without a message"
+        return State("stopped" if was_started or (job.stop_asked and not reason) else "refused", None, message)
     if runs.is_finished(run):
         return State("finished", run)
     return State("failed" if reason and "zorba resume" not in reason else "stopped", run, reason)

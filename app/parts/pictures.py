@@ -12,7 +12,7 @@ from app.parts.shape import ComparedFleet
 from app.scenario import Scenario
 from zorba_core.allocation import PAPER_SCENARIOS, Allocation
 from zorba_core.plots.allocation import allocation_figure, client_order
-from zorba_core.plots.stairs import FLEET_LOOKS, METHOD_LOOKS, OTHER_LOOK, Stairs, stairs_figure
+from zorba_core.plots.stairs import FLEET_STYLES, METHOD_STYLES, OTHER_LOOK, Stairs, stairs_figure
 from zorba_core.plots.theme import Palette
 
 
@@ -51,10 +51,10 @@ def front(
     for method in sorted(shown, key=lambda name: name == scenario.follow):
         name = f"{titles[method]}, this fleet" if compared and method == "paper" else titles[method]
         curves.append(
-            _stairs(name, study, method, look=METHOD_LOOKS.get(method, OTHER_LOOK), strong=method == scenario.follow)
+            _stairs(name, study, method, look=METHOD_STYLES.get(method, OTHER_LOOK), strong=method == scenario.follow)
         )
     # On top, since the curves of different fleets nearly coincide.
-    curves += [_stairs(each.name, each.study, "paper", look=FLEET_LOOKS[each.slot]) for each in compared]
+    curves += [_stairs(each.name, each.study, "paper", look=FLEET_STYLES[each.slot]) for each in compared]
     chosen = None
     if point is not None:
         followed = study.curve(scenario.follow)

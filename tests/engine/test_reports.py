@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zorba_core.engine.reports import STATUSES, asked_clients, describe_refusals, judge_reports
+from zorba_core.engine.reports import STATUSES, asked_clients, check_reports, describe_refusals
 
 ALL = np.ones(5, dtype=bool)
 
 
 def judge(rho_NQ, loss_N=None, asked_N=ALL, mu=1e-3, ratio=100.0) -> list[str]:
     loss_N = np.full(5, 0.7) if loss_N is None else loss_N
-    return [STATUSES[code] for code in judge_reports(rho_NQ, loss_N, asked_N, mu=mu, outlier_ratio=ratio)]
+    return [STATUSES[code] for code in check_reports(rho_NQ, loss_N, asked_N, mu=mu, outlier_ratio=ratio)]
 
 
 @pytest.fixture

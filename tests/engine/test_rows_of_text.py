@@ -86,9 +86,9 @@ def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(famil
         assert log_p_C[: len(score_C)] == pytest.approx(score_C.log_softmax(0).numpy(), abs=1e-6)
         assert np.isinf(log_p_C[len(score_C) :]).all()
     expected = np.mean([-score.log_softmax(0)[label] for score, label in zip(scores, label_E, strict=True)])
-    judged = evaluate(network, rows, batch_size=3)
-    assert judged.loss == pytest.approx(expected, abs=1e-6)
-    assert judged.accuracy == np.mean([int(s.argmax()) == label for s, label in zip(scores, label_E, strict=True)])
+    scored = evaluate(network, rows, batch_size=3)
+    assert scored.loss == pytest.approx(expected, abs=1e-6)
+    assert scored.accuracy == np.mean([int(s.argmax()) == label for s, label in zip(scores, label_E, strict=True)])
 
 
 def test_label_words_of_one_token_are_read_alone_and_score_as_any_answers_do(make_tiny_model):
@@ -114,10 +114,10 @@ def test_a_prior_is_taken_out_of_loss_accuracy_and_probabilities(make_tiny_model
     shifted_EC = torch.from_numpy(log_p_EC - prior_C).log_softmax(dim=1).numpy()
     fair = replace(rows, prior_C=torch.from_numpy(prior_C))
     assert label_log_probabilities(network, fair) == pytest.approx(shifted_EC, abs=1e-12)
-    judged, label_E = evaluate(network, fair), rows.label_E.numpy()
-    assert judged.loss == pytest.approx(-shifted_EC[np.arange(6), label_E].mean(), abs=1e-12)
-    assert judged.loss == pytest.approx(batch_loss(network, fair), abs=1e-12)
-    assert judged.accuracy == (shifted_EC.argmax(axis=1) == label_E).mean()
+    scored, label_E = evaluate(network, fair), rows.label_E.numpy()
+    assert scored.loss == pytest.approx(-shifted_EC[np.arange(6), label_E].mean(), abs=1e-12)
+    assert scored.loss == pytest.approx(batch_loss(network, fair), abs=1e-12)
+    assert scored.accuracy == (shifted_EC.argmax(axis=1) == label_E).mean()
 
 
 def test_the_prior_of_label_words_is_their_mean_log_probability_among_each_other(make_tiny_model):
@@ -219,8 +219,8 @@ def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):
     right = [0, 1, 1, 0, 1, 1, 0, 1]
     answers = [[[*tokens[:-1], tokens[-1] if hit else 399]] for tokens, hit in zip(written, right, strict=True)]
     rows = Rows.of(prompts, answers, np.zeros(8), seq_len=16, pad_id=0)
-    judged = evaluate(network, rows, batch_size=3)
-    assert (judged.accuracy, judged.metric) == (5 / 8, "exact_match")
+    scored = evaluate(network, rows, batch_size=3)
+    assert (scored.accuracy, scored.metric) == (5 / 8, "exact_match")
 
 
 def test_what_is_written_ends_at_the_end_token_and_does_not_depend_on_the_prompts_beside_it(make_tiny_model):

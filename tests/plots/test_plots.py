@@ -29,7 +29,7 @@ from zorba_core.plots import (
     learning_curves_figure,
     stairs_figure,
 )
-from zorba_core.plots.stairs import METHOD_LOOKS
+from zorba_core.plots.stairs import METHOD_STYLES
 from zorba_core.vram import Workload, model_spec
 
 MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
@@ -135,7 +135,7 @@ def test_an_unknown_measure_is_refused_with_the_known_ones():
 
 def curve(name, strong=False, **facts):
     points = np.array([10.0, 20.0]), np.array([1.0, 0.5]), np.array([2, 4])
-    return Stairs(name, *points, 40.0, METHOD_LOOKS[name], strong=strong, **facts)
+    return Stairs(name, *points, 40.0, METHOD_STYLES[name], strong=strong, **facts)
 
 
 def test_a_method_keeps_its_colour_whatever_else_is_drawn():

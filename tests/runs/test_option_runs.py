@@ -66,9 +66,9 @@ def test_options_of_ones_own_rows_are_trained_used_judged_and_exported(folder, t
     asked = {"remark": "The text to judge", "first": "the first option", "second": "the second option"}
     answer = run.predict([asked])
     assert answer["prediction"][0] in ("one", "two")
-    judged = run.evaluate(str(folder / "test.csv"))
-    assert judged.after.rows == 12
-    assert judged.describe()["per_label"].keys() == {"one", "two"}
+    scored = run.evaluate(str(folder / "test.csv"))
+    assert scored.after.rows == 12
+    assert scored.describe()["per_label"].keys() == {"one", "two"}
     own = run.evaluate()
     assert own.accuracy == run.summary["final_accuracy"]
     assert sum(entry["rows"] for entry in own.per_client) > 0

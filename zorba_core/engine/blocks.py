@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Inactive = Literal["frozen", "dropped"]
 # From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
 SAME_BITS_ROWS = 16
-_KEPT_CALLS = 64  # batch shapes whose masks and rotations are kept
+_CACHED_CALLS = 64  # batch shapes whose masks and rotations are kept
 
 
 class _Stop(Exception):
@@ -78,7 +78,7 @@ class Blocks:
                 if isinstance(part, nn.ReLU):
                     part.inplace = True  # a copy of a block's widest tensor would leave the processor's cache
         self._weights_M = [_flattened(list(self.block_parameters(m).values())) for m in range(self.num_blocks)]
-        self._calls = functools.lru_cache(_KEPT_CALLS)(self._catch_calls)
+        self._calls = functools.lru_cache(_CACHED_CALLS)(self._catch_calls)
 
     @property
     def num_blocks(self) -> int:
@@ -137,7 +137,7 @@ class Blocks:
             caught.append(hidden_RLH)
             raise _Stop
 
-        with _standing_in(self._blocks[:1], [stop]), contextlib.suppress(_Stop):
+        with _replaced_forward(self._blocks[:1], [stop]), contextlib.suppress(_Stop):
             self.model(input_ids=token_ids_RL, use_cache=False)
         return caught[0]
 
@@ -162,7 +162,7 @@ class Blocks:
         hidden_S1H = hidden_SH[:, None]
         handed_over = (hidden_S1H,) if self._in_tuple else hidden_S1H
         stand_ins = [lambda hidden, *_, **__: handed_over] * self.num_blocks
-        with _standing_in([*self._blocks, head], [*stand_ins, of_tokens]):
+        with _replaced_forward([*self._blocks, head], [*stand_ins, of_tokens]):
             one_token = torch.zeros(len(hidden_SH), 1, dtype=torch.long, device=self.device)
             return self.model(input_ids=one_token, use_cache=False).logits[:, 0]
 
@@ -272,7 +272,7 @@ class Blocks:
             calls.append((arguments, named))
             return (hidden_RLH,) if in_tuple else hidden_RLH
 
-        with _standing_in(self._blocks, [catch] * self.num_blocks):
+        with _replaced_forward(self._blocks, [catch] * self.num_blocks):
             token_ids_RL = torch.zeros(rows, length, dtype=torch.long, device=self.device)
             self.model(input_ids=token_ids_RL, use_cache=False, logits_to_keep=1)
         return calls
@@ -330,7 +330,7 @@ def _flattened(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 @contextlib.contextmanager
-def _standing_in(modules: Sequence[nn.Module], stand_ins: Sequence[Callable[..., Any]]) -> Iterator[None]:
+def _replaced_forward(modules: Sequence[nn.Module], stand_ins: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """Within the context these functions are called in place of the modules' own forward passes."""
     before = [vars(module).get("forward") for module in modules]
     try:

@@ -39,8 +39,8 @@ def evaluate(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> Evalu
     """Accuracy and loss of the whole network (every block with its weights) on all ``rows``."""
     right, loss, weight = 0, 0.0, 0.0
     for _, batch, final in _in_batches(network, rows, batch_size):
-        judged = batch.judged(network, final)
-        right, loss, weight = right + judged.right, loss + judged.loss, weight + judged.weight
+        scored = batch.scored(network, final)
+        right, loss, weight = right + scored.right, loss + scored.loss, weight + scored.weight
     return Evaluation(right / len(rows), loss / weight, rows.metric)
 
 

@@ -31,7 +31,7 @@ from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.methods.interface import logged_state
 from zorba_core.engine.methods.registry import method_facts, method_of
 from zorba_core.engine.randomness import round_seeds, shared_seeds
-from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
+from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, check_reports, describe_refusals
 from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundContext, lr_of_round
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
@@ -147,7 +147,7 @@ def step(
     context = RoundContext(t, lr, seeds_Q, asked_N, network, allocation.A_MN, rows, settings, state.directions)
     method = method_of(settings)
     reports = method.report(context)
-    status_N = judge_reports(reports.rho_NQ, reports.loss_N, asked_N, mu=settings.mu)
+    status_N = check_reports(reports.rho_NQ, reports.loss_N, asked_N, mu=settings.mu)
     reported_N = status_N == REPORTED
     try:
         if not reported_N.any():

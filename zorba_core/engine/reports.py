@@ -39,7 +39,7 @@ def asked_clients(num_clients: int, participation: float, run_seed: int, round_i
     return asked_N
 
 
-def judge_reports(
+def check_reports(
     rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *, mu: float, outlier_ratio: float = OUTLIER_RATIO
 ) -> np.ndarray:
     """Each client's place in ``STATUSES``, uint8 (N,). The scalars of a client not asked are ignored; where there are

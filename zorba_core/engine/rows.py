@@ -58,7 +58,7 @@ class Network(Protocol):
     def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor: ...
 
 
-class Judged(NamedTuple):
+class Scored(NamedTuple):
     """Sums over examples."""
 
     loss: float  # nats
@@ -244,15 +244,15 @@ class Rows:
             return -self._candidates(network, final_RPH)[0]
         return F.cross_entropy(self.scores(network, final_RPH), self.label_E, reduction="none")
 
-    def judged(self, network: Network, final_RPH: Tensor) -> Judged:
+    def scored(self, network: Network, final_RPH: Tensor) -> Scored:
         """Right is an example whose right candidate has the largest score, or whose answer greedy decoding writes token
         by token, its end included."""
         if self.written:
             log_p_E, greedy_E = self._candidates(network, final_RPH)
-            return Judged(-float(log_p_E.sum()), float(self.weights.sum()), int(greedy_E.sum()))
+            return Scored(-float(log_p_E.sum()), float(self.weights.sum()), int(greedy_E.sum()))
         score_EC = self.scores(network, final_RPH)
         loss = float(F.cross_entropy(score_EC, self.label_E, reduction="sum"))
-        return Judged(loss, float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
+        return Scored(loss, float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
 
     @property
     def _tokens_A(self) -> Tensor:

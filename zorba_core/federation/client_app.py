@@ -35,10 +35,10 @@ def hello(message: Message, context: Context) -> Message:
     """Open the replica and this client's rows, and say who it is."""
 
     def hello(own: NodeConfig) -> RecordDict:
-        run, terms, wants_prior = protocol.read_hello(message.content)
+        run, terms, needs_prior = protocol.read_hello(message.content)
         client = _open(run, Terms.read(terms), own)
         place = {"partition": client.own.partition, "rows": len(client.rows), "base": client.replica.base_sha256}
-        prior = {"prior_C": client.label_prior().tolist()} if wants_prior else {}
+        prior = {"prior_C": client.label_prior().tolist()} if needs_prior else {}
         context.state.config_records["zorba"] = protocol.saved_terms(run, terms)
         return protocol.answer_records({**place, **prior, **_replica_round()})
 

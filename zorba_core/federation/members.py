@@ -62,13 +62,13 @@ class Members:
         base_sha256: str,
         *,
         line: Line,
-        wants_prior: bool = False,
+        needs_prior: bool = False,
         notice: Notice = lambda line: None,
     ) -> None:
         self.seats: dict[int, Seat] = {}  # by client
         self.line, self.run = line, run
         self._grid, self._terms, self._options = grid, terms, options
-        self._base_sha256, self._wants_prior, self._notice = base_sha256, wants_prior, notice
+        self._base_sha256, self._needs_prior, self._notice = base_sha256, needs_prior, notice
         self._unanswered: dict[str, _Sent] = {}  # by message id
         self._turned_away: dict[int, str] = {}  # why, by node
         self._events: list[dict[str, Any]] = []
@@ -134,7 +134,7 @@ class Members:
         self._turned_away = {node: why for node, why in self._turned_away.items() if node in present}
         known = {sent.node for sent in self._unanswered.values()} | {seat.node for seat in self.seats.values()}
         hello = {
-            node: protocol.hello(self.run, self._terms.to_json(), wants_prior=self._wants_prior)
+            node: protocol.hello(self.run, self._terms.to_json(), needs_prior=self._needs_prior)
             for node in sorted(present - known - set(self._turned_away))
         }
         self._send(HELLO, hello, self._options.start_timeout)
@@ -216,7 +216,7 @@ class Members:
                     f"its replica is at round {replica_round} and the log ends at {self.line.end}: if the log has lost "
                     "its end, restore it; if not, restart the client"
                 )
-            prior_C = answer.numbers("prior_C", len(self._terms.label_words)) if self._wants_prior else None
+            prior_C = answer.numbers("prior_C", len(self._terms.label_words)) if self._needs_prior else None
         except ProtocolError as error:
             self._turned_away[node] = str(error)
             self.note("turned away", node=str(node), reason=str(error))

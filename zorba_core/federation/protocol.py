@@ -75,9 +75,9 @@ class Task:
     prior_C: tuple[float, ...] = ()  # subtracted from the label scores; empty: none
 
 
-def hello(run: str, terms: str, *, wants_prior: bool) -> RecordDict:
+def hello(run: str, terms: str, *, needs_prior: bool) -> RecordDict:
     """``terms``: JSON of :class:`zorba_core.federation.request.Terms`."""
-    return RecordDict({_RECORD: ConfigRecord({"run": run, "terms": terms, "wants_prior": wants_prior})})
+    return RecordDict({_RECORD: ConfigRecord({"run": run, "terms": terms, "needs_prior": needs_prior})})
 
 
 def task_records(task: Task) -> RecordDict:
@@ -128,7 +128,7 @@ def read_hello(records: RecordDict) -> tuple[str, str, bool]:
         ProtocolError: it is malformed.
     """
     try:
-        return tuple(records[_RECORD][name] for name in ("run", "terms", "wants_prior"))
+        return tuple(records[_RECORD][name] for name in ("run", "terms", "needs_prior"))
     except KeyError as error:
         raise ProtocolError(f"the server's greeting has no {error}") from None
 

@@ -145,7 +145,7 @@ class Request:
             settings=Settings(**settings),
         )
         allocation, origin = _allocation(config, spec.num_blocks, terms)
-        wants_prior = {"yes": True, "no": False}.get(config.get("prior"), task.is_own or is_large(spec.num_parameters))
+        needs_prior = {"yes": True, "no": False}.get(config.get("prior"), task.is_own or is_large(spec.num_parameters))
         return cls(
             task,
             terms,
@@ -153,7 +153,7 @@ class Request:
             origin,
             ServerOptions(**options),
             find_lr=config["find-lr"],
-            prior=wants_prior and task.kind == "labels" and not task.prior,
+            prior=needs_prior and task.kind == "labels" and not task.prior,
             threads=config["threads"],
             force=config["force"],
             runs_folder=config["runs-folder"],

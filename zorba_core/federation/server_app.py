@@ -34,7 +34,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import TrainState, init, plan_round
 from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import method_of
-from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
+from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, check_reports
 from zorba_core.engine.round import FederatedRows, Round, lr_of_round
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
@@ -129,7 +129,7 @@ class Server:
                 status_N[client] = MALFORMED
                 self.members.refuse(client, str(error))
         answered_N = status_N == REPORTED
-        status_N[answered_N] = judge_reports(rho_NQ, loss_N, answered_N, mu=settings.mu)[answered_N]
+        status_N[answered_N] = check_reports(rho_NQ, loss_N, answered_N, mu=settings.mu)[answered_N]
         for client in np.flatnonzero(answered_N & (status_N != REPORTED)):
             self.members.refuse(int(client), f"its scalars are {STATUSES[status_N[client]]}")
         reported_N = status_N == REPORTED
@@ -259,7 +259,7 @@ def _begin(
     name = request.name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"federated-{task.name}-{Path(terms.model).name}")[:100]
     check_name(name)
     network, evaluation, facts = _open(request)
-    how = {"wants_prior": request.prior, "notice": notice}
+    how = {"needs_prior": request.prior, "notice": notice}
     members = Members(grid, token, terms, request.options, network.weights_sha256(), line=Line(), **how)
     server = Server(request, network, members)
     members.gather(request.options.min_clients or terms.clients)

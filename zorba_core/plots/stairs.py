@@ -19,9 +19,9 @@ from zorba_core.plots.axes import tick_text
 from zorba_core.plots.theme import LIGHT, Palette, as_text, styled
 
 # Place in the palette and dash of each method: a colour stays with its method whatever else is drawn.
-METHOD_LOOKS = {"paper": (0, "solid"), "exact": (1, "solid"), "two-level": (2, "dashdot"), "bound": (6, "dot")}
+METHOD_STYLES = {"paper": (0, "solid"), "exact": (1, "solid"), "two-level": (2, "dashdot"), "bound": (6, "dot")}
 OTHER_LOOK = (2, "longdash")  # of a solver from elsewhere
-FLEET_LOOKS = ((3, "dash"), (4, "dash"), (5, "dash"), (7, "dash"))  # of the fleets that are compared
+FLEET_STYLES = ((3, "dash"), (4, "dash"), (5, "dash"), (7, "dash"))  # of the fleets that are compared
 _FEW = 60  # points that get markers
 
 

@@ -262,7 +262,7 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
     folder, interrupt, status = scratch / asked.sha256[:20], Interrupt(), "finished"
     try:
         with interrupt.listening():
-            run = _begun(folder)
+            run = _existing_run(folder)
             if run is None:
                 run = make_run(asked.config, folder, callbacks=[interrupt])
             elif not run.finished and not (folder / "diverged.json").is_file():
@@ -273,7 +273,7 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
         if str(error).startswith("interrupted"):
             raise RunError("stopped; what is finished is kept, and the same command continues") from None
         write_json(folder / "diverged.json", {"reason": str(error)})
-        run = _begun(folder)
+        run = _existing_run(folder)
     if (folder / "diverged.json").is_file():
         status = "diverged"
     return rows_of(asked, run, status)
@@ -316,7 +316,7 @@ def _allocation(config: Mapping[str, Any]) -> Allocation:
     return Allocation.from_blocks(config.get("blocks_per_client") or [list(range(M))] * N, M)
 
 
-def _begun(folder: Path) -> Any:
+def _existing_run(folder: Path) -> Any:
     """The run in this folder; None where there is none, or one that was cut short before it had begun."""
     from zorba_core.runs import Run
 
