@@ -16,7 +16,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help install app lab model federation test quick lint notebooks report screenshots clean
+.PHONY: help install app lab model federation test quick lint bench notebooks report screenshots clean
 
 help:
 	@echo "make app          the dashboard at http://127.0.0.1:$(PORT)"
@@ -26,6 +26,7 @@ help:
 	@echo "make test         unit tests, notebooks, dashboard tests, browser tests"
 	@echo "make quick        the tests for people at work: no browser, no pages, no federation, no walkthroughs"
 	@echo "make lint         ruff"
+	@echo "make bench        the timings that matter, into artifacts/benchmarks; DECOMFL=FOLDER adds its authors' own code"
 	@echo "make notebooks    run every walkthrough and store its outputs"
 	@echo "make report       every claim of the paper decided anew, from what is in artifacts"
 	@echo "make screenshots  pictures of every page, into artifacts/screenshots"
@@ -70,6 +71,14 @@ quick: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# One after another: each needs the machine for itself.
+bench: $(STAMP)
+	$(BIN)/python -m tests.benchmarks.bench_allocation --out artifacts/benchmarks/allocation.json
+	$(BIN)/python -m tests.benchmarks.bench_exact
+	$(if $(DECOMFL),$(BIN)/python -m tests.benchmarks.bench_peer $(DECOMFL))
+	$(BIN)/python -m tests.benchmarks.bench_real_model
+	$(BIN)/python -m tests.benchmarks.bench_page
 
 notebooks: $(STAMP)
 	$(BIN)/python notebooks/_execute.py
