@@ -21,7 +21,6 @@ from zorba_core.data.encode import (
     count_cuts,
     encode,
     encode_prompts,
-    head_tokens,
     label_tokens,
     suited_length,
     with_label_words,
@@ -109,8 +108,10 @@ def test_a_sequence_too_short_for_the_prompt_names_the_length_that_is_needed(tok
 def test_every_label_and_donor_word_is_one_token_of_opt_minis_tokenizer(name, tokenizer):
     task = get_task(name)
     for words in (task.label_words, DONOR_WORDS[name]):
-        ids = head_tokens(with_label_words(task, words), tokenizer)
-        assert [tokenizer.decode([token]) for token in ids] == [" " + word.lower() for word in words]
+        ids = label_tokens(with_label_words(task, words), tokenizer)
+        assert [tokenizer.decode(tokens) for tokens in ids if len(tokens) == 1] == [
+            " " + word.lower() for word in words
+        ]
 
 
 def test_a_text_row_is_the_prompt_and_all_of_the_answer_but_its_end(tiny_tokenizer):
@@ -150,13 +151,11 @@ def test_options_are_each_rows_own_and_those_that_begin_alike_are_ended(tiny_tok
 def test_label_words_of_several_tokens_make_choices_and_single_ones_stay_as_they_were(tiny_tokenizer):
     frame = pd.DataFrame({"text": ["the room was warm .", "the soup"], "label": [1, 0]})
     assert encode(REVIEWS, frame, tiny_tokenizer, 48).one_token
-    assert len(head_tokens(REVIEWS, tiny_tokenizer)) == 2
     long = with_label_words(REVIEWS, ("not good at all", "wonderfully good"))
     encoded = encode(long, frame, tiny_tokenizer, 48)
     assert not encoded.one_token
     assert encoded.answers_E.tolist() == [2, 2]
     assert (encoded.target_AT != NO_TOKEN).sum(dim=1).tolist() == 2 * [*map(len, label_tokens(long, tiny_tokenizer))]
-    assert len(head_tokens(long, tiny_tokenizer)) == 0
     unlabelled = encode(long, frame[["text"]], tiny_tokenizer, 48, labelled=False)
     assert unlabelled.token_ids_RL.equal(encoded.token_ids_RL)
 

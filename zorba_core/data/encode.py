@@ -59,19 +59,6 @@ def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[in
     return tokens
 
 
-def head_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
-    """The only tokens that a model's head is asked for, (C,): the label words where each is one token; else none, and
-    rows ask for tokens of the whole vocabulary.
-
-    Raises:
-        InvalidInputError: label words that cannot be told apart, as :func:`label_tokens` says.
-    """
-    tokens = label_tokens(task, tokenizer) if task.kind == "labels" else []
-    if any(len(pieces) != 1 for pieces in tokens):
-        tokens = []
-    return torch.tensor([pieces[0] for pieces in tokens], dtype=torch.int64)
-
-
 def encode(
     task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int, *, labelled: bool = True
 ) -> Rows:
