@@ -24,7 +24,7 @@ from zorba_core.files import write_bytes, write_text
 from zorba_core.runs.models import bundled_models, default_model, models_folder
 
 OWN = "Rows of my own"
-ROUNDS, CLIENTS_OF_LARGE = 60, 8
+ROUNDS = 60
 _UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
 _LABELS = {
     "mu": "Step μ", "directions": "Directions Q", "batch_size": "Batch B",

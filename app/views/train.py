@@ -14,7 +14,7 @@ from app.scenario import begin, end
 from zorba_core.allocation import Allocation
 from zorba_core.data.baselines import of_baselines
 from zorba_core.engine.methods.registry import method_facts
-from zorba_core.engine.settings import LARGE_ROUNDS
+from zorba_core.engine.settings import LARGE_CLIENTS, LARGE_ROUNDS
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.runs import curves_figure
 
@@ -88,7 +88,7 @@ def _form() -> Form:
     values["lr"] = forms.setting("lr", "Learning rate", place=basics[1])
     clients = basics[2].number_input(
         "Clients", value=None, min_value=1, step=1, key="train_clients", persist_state="session",
-        placeholder=str(forms.CLIENTS_OF_LARGE) if large else "the whole fleet",
+        placeholder=str(LARGE_CLIENTS) if large else "the whole fleet",
         help="Clients that train, from the smallest VRAM of the fleet to the largest in even steps. Rows with a column "
         "of clients say themselves how many.",
     )  # fmt: skip
@@ -104,7 +104,7 @@ def _allocation(scenario, form: Form) -> Allocation | None:
         study, _, allocation = fleets.planned(scenario)
         wrong = study.complaints(allocation)
         blocks = forms.blocks_of(model) if model else allocation.num_blocks
-        usual = min(allocation.num_clients, forms.CLIENTS_OF_LARGE if form.is_large else allocation.num_clients)
+        usual = min(allocation.num_clients, LARGE_CLIENTS if form.is_large else allocation.num_clients)
         fitted = allocation if wrong else fleets.for_training(allocation, blocks, form.clients or usual)
     except ZorbaError as error:
         ui.problem(error)

@@ -21,7 +21,7 @@ from zorba_core.allocation import (
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.engine.methods.registry import method_facts
-from zorba_core.engine.settings import is_large
+from zorba_core.engine.settings import LARGE_CLIENTS, is_large
 from zorba_core.errors import InvalidInputError
 from zorba_core.vram import MAX_CLIENTS, Workload
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zorba_core.vram import ModelSpec
 
 DEFAULT_SOLVER = "balanced"
-DEFAULT_CLIENTS, CLIENTS_OF_LARGE = 20, 8
+DEFAULT_CLIENTS = 20
 
 
 class AllocationChoice(Checked):
@@ -120,7 +120,7 @@ class AllocationChoice(Checked):
 
 
 def _default_clients(spec: ModelSpec) -> int:
-    return CLIENTS_OF_LARGE if is_large(spec.num_parameters) else DEFAULT_CLIENTS
+    return LARGE_CLIENTS if is_large(spec.num_parameters) else DEFAULT_CLIENTS
 
 
 def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:

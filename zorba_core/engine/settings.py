@@ -14,7 +14,7 @@ from zorba_core.errors import InvalidInputError
 
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
-LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS = 20_000_000, 40, 200
+LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 40, 200, 8
 MAX_SEEDS = 2**20  # no product of this and the other limits overflows
 
 
@@ -24,7 +24,7 @@ def is_large(num_parameters: int) -> bool:
 
 
 def _has_bfloat16() -> bool:
-    """Whether this processor multiplies in bfloat16 by instructions of its own."""
+    """Whether this processor multiplies in bfloat16 in hardware."""
     import torch
 
     return getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()

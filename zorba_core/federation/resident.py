@@ -105,7 +105,7 @@ def _answer_task(client: RuntimeHttpClient, app: ClientApp) -> None:
             with _computing:
                 answer = app(message=message, context=context)
             status = SubStatus.COMPLETED
-        except Exception as error:  # the server hears of it, and the next task may go well
+        except Exception as error:  # the server gets the error, and the next task may succeed
             traceback.print_exc()
             details = f"{type(error).__name__}: {error}"
             answer = Message(Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=details), reply_to=message)

@@ -30,18 +30,8 @@ class LocalGrid(Grid):
             node: Context(1, node, dict(config), RecordDict(), {}) for node, config in enumerate(node_configs, start=1)
         }
 
-    def set_run(self, run: Any) -> None:
-        raise NotImplementedError
-
-    @property
-    def run(self) -> Any:
-        raise NotImplementedError
-
-    def create_message(self, *args: Any, **options: Any) -> Message:
-        raise NotImplementedError
-
-    def send_and_receive(self, *args: Any, **options: Any) -> list[Message]:
-        raise NotImplementedError
+    # Flower's interface has these too; the ServerApp calls none of them.
+    set_run = run = create_message = send_and_receive = None
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.nodes)
@@ -60,7 +50,7 @@ class LocalGrid(Grid):
     def _answered(self, message: Message, context: Context) -> Message:
         try:
             return self._app(message=message, context=context)
-        except Exception as error:  # as a SuperNode: the ClientApp failed, the server hears so
+        except Exception as error:  # as a SuperNode: the ClientApp failed, and the server gets the error
             return Message(
                 Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"{type(error).__name__}: {error}"),
                 reply_to=message,
