@@ -28,6 +28,15 @@ CHROMIUM_ARGUMENTS = (
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
+_AT_REST = """() => {
+    const fades = document.getAnimations().some(each => each.playState === 'running'
+        && each.effect.getComputedTiming().iterations !== Infinity);
+    const rests = document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
+        && !document.querySelector("[data-stale=true]") && !fades;
+    if (!rests) window.restedSince = null;
+    else window.restedSince ??= performance.now();
+    return rests && performance.now() - window.restedSince > 500;
+}"""
 FRONT = ".st-key-front .main-svg .trace"
 
 
@@ -79,9 +88,13 @@ def chromium() -> Iterator[Browser]:
 
 
 def settled(page: Page, selector: str, timeout_s: float = 300.0) -> None:
-    """Wait until ``selector`` is there and no rerun is in progress."""
+    """Wait until ``selector`` is there and the page is at rest: no rerun, nothing stale or fading, for half a second.
+
+    A rest has to last because a page is also at rest before its first rerun and between two.
+    """
     page.wait_for_selector(selector, timeout=1000 * timeout_s)
-    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=1000 * timeout_s)
+    page.evaluate("window.restedSince = null")
+    page.wait_for_function(_AT_REST, timeout=1000 * timeout_s, polling=100)
 
 
 def _wait_until_healthy(url: str, server: subprocess.Popen, timeout: float) -> None:
