@@ -1,4 +1,4 @@
-"""Damaged allocations, sizes and targets: refused in one line by name; nothing else is written."""
+"""Sizes and targets: refused in one line by name; nothing else is written."""
 
 from __future__ import annotations
 
@@ -7,31 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.command import call, check_refused, tree
-from zorba_core.allocation import allocation_from_file
-from zorba_core.errors import InvalidInputError
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("a.json", b'{"num_blocks": 1e400, "blocks_per_client": [[0]]}', "num_blocks is inf; it must be a whole"),
-        ("a.json", b"[1]", "want an object with num_blocks and blocks_per_client"),
-        ("a.json", b"\xff\xfe{", "not UTF-8 text"),
-        (
-            "a.csv",
-            b"client;num_blocks;blocks\n0;2;0\n",
-            "its first line must name the columns",
-        ),
-        ("a.csv", b"client,num_blocks,blocks\n0,2\n", "line 2: want whole numbers"),
-        ("a.csv", b"client,num_blocks,blocks\n1,2,0\n0,3,1\n", "num_blocks must be one number in all rows"),
-    ],
-)
-def test_a_damaged_allocation_says_what_is_wrong_with_it(tmp_path, name, content, says):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(InvalidInputError) as error:
-        allocation_from_file(path)
-    assert says in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from zorba_core.allocation import SOLVERS
 from zorba_core.data.task import TASKS
-from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.methods.registry import METHODS
+from zorba_core.engine.parts import ESTIMATORS, METHODS
 
 ADDED = {"cyclic": SOLVERS, "momentum": METHODS, "central": ESTIMATORS, "tickets": TASKS}
 

@@ -156,7 +156,7 @@ def answer_with(path: str, environment, root, *arguments: str) -> tuple[str, lis
     [
         ("raise RuntimeError('felt\\nis missing')", "felt is missing"),
         ("import felt", "No module named 'felt'"),
-        ("PART = 1", "this is no solver: int is not a zorba_core.allocation.Solver"),
+        ("PART = 1", "this is no solver: int is not a Solver"),
         ("", "module 'other' has no attribute 'PART'"),
         ("import sys; sys.exit(3)", "3"),
     ],
@@ -189,7 +189,7 @@ PART = solver("late", help="imports everything first")(lambda problem, options: 
 def test_listing_the_parts_of_packages_loads_no_torch(environment, root):
     code = (
         "import sys, zorba_core.allocation as allocation, zorba_core.data as data, zorba_core.engine as engine\n"
-        "from zorba_core.engine.methods.registry import METHODS\n"
+        "from zorba_core.engine.parts import METHODS\n"
         "names = [*allocation.SOLVERS, *data.TASKS, *engine.ESTIMATORS, *METHODS]\n"
         "print('torch' in sys.modules, *names)"
     )

@@ -12,7 +12,7 @@ WITHOUT_TORCH = ", ".join(
         "zorba_core",
         "zorba_core.fleet",
         "zorba_core.vram",
-        "zorba_core.engine.methods.registry",
+        "zorba_core.engine.parts",
         "zorba_core.engine.communication",
         "zorba_core.allocation",
         "zorba_core.runs",
@@ -32,6 +32,6 @@ def test_allocating_blocks_to_a_fleet_loads_neither_torch_nor_plotly():
 
 
 def test_every_public_name_can_be_had():
-    assert sorted(zorba_core._MODULE_OF) == sorted(zorba_core.__all__)
+    assert sorted(name for names in zorba_core._HOME.values() for name in names) == sorted(zorba_core.__all__)
     for name in zorba_core.__all__:
         assert getattr(zorba_core, name) is not None

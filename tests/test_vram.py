@@ -9,7 +9,7 @@ import pytest
 import transformers
 
 from tests.engine.test_blocks import built
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.errors import InfeasibleError, InvalidInputError, MissingDataError
 from zorba_core.vram import (
     GIB,
@@ -135,8 +135,8 @@ def test_a_bad_workload_is_refused(settings, says):
     [
         ((50, 300, "lora"), "unknown method 'lora'"),
         ((50, None, "zorba"), "give the total of activated blocks"),
-        ((50, 49, "zorba"), "between 50 .* and 600"),
-        ((50, 601, "zorba"), "between 50 .* and 600"),
+        ((50, 49, "zorba"), "from 50 .* to 600"),
+        ((50, 601, "zorba"), "from 50 .* to 600"),
         ((50, 300, "fedit"), "fedit activates all 600 blocks"),
         ((0, None, "fedit"), "number of clients is 0"),
     ],

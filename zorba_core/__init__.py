@@ -6,8 +6,9 @@ plotly, and planning a fleet never does.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from zorba_core.lazy import names_on_demand
 
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, Problem, Solution, front, solve, sweep
@@ -22,16 +23,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "zorba_core.vram": ("GIB", "Workload", "model_spec"),
-    "zorba_core.fleet": ("Fleet",),
-    "zorba_core.allocation": ("Allocation", "Problem", "Solution", "front", "solve", "sweep"),
-    "zorba_core.errors": ("ZorbaError",),
-    "zorba_core.data.task": ("TableRows", "Task", "read_task"),
-    "zorba_core.runs": ("list_runs", "read_run"),
-    "zorba_core.runs.train": ("fine_tune",),
-    "zorba_core.engine.settings": ("Settings",),
+    "vram": ("GIB", "Workload", "model_spec"),
+    "fleet": ("Fleet",),
+    "allocation": ("Allocation", "Problem", "Solution", "front", "solve", "sweep"),
+    "errors": ("ZorbaError",),
+    "data.task": ("TableRows", "Task", "read_task"),
+    "runs": ("list_runs", "read_run"),
+    "runs.train": ("fine_tune",),
+    "engine.settings": ("Settings",),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [  # noqa: RUF022 - in the order of use: a fleet, an allocation, a run
     "Fleet",
@@ -53,13 +53,4 @@ __all__ = [  # noqa: RUF022 - in the order of use: a fleet, an allocation, a run
     "read_run",
     "ZorbaError",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = names_on_demand(__name__, {name: module for module, names in _HOME.items() for name in names})

@@ -1,4 +1,4 @@
-"""Named parts that others may add to: solvers, methods, estimators, directions, tasks, pages.
+"""Named parts that others may add to: solvers, methods, estimators, directions, tasks.
 
 A part is one object with a ``name`` and all that the command, the dashboard and the notebooks show of it. This package
 registers its own; a script adds one by :meth:`Registry.register`; an installed package adds its own through an entry
@@ -7,8 +7,8 @@ point of the registry's group::
     [project.entry-points."zorba.solvers"]
     dice = "my_package:dice"
 
-Entry points are loaded when a registry is first read. One that cannot be loaded, or that names a part which exists, is
-one warning line on stderr that names it, and nothing else changes.
+Entry points are loaded when the names are first listed, or one is asked for that is not this package's. One that cannot
+be loaded, or that names a part which exists, is one warning line on stderr that names it, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,11 @@ import importlib.metadata
 import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zorba_core.errors import InvalidInputError
 
-
-class Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-Part = TypeVar("Part", bound=Named)
+Part = TypeVar("Part")
 
 
 class Registry(Mapping[str, Part], Generic[Part]):
@@ -36,22 +30,14 @@ class Registry(Mapping[str, Part], Generic[Part]):
     Args:
         what: one word for a part, as messages say it ("solver").
         group: entry points of this group are parts from installed packages.
-        accepts: says in one sentence what is wrong with an object from outside; None where it is a part.
-        home: called once before the first reading, to register this package's own parts (it imports their modules).
+        kind: the class of a part.
+        home: called once before the first reading, to register parts of this package that take long to make.
     """
 
-    def __init__(
-        self,
-        what: str,
-        group: str,
-        *,
-        accepts: Callable[[object], str | None],
-        home: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.what, self.group = what, group
-        self._accepts, self._home = accepts, home
+    def __init__(self, what: str, group: str, kind: type[Part], home: Callable[[], None] | None = None) -> None:
+        self.what, self.group, self.kind = what, group, kind
+        self._home, self._complete = home, False
         self._parts: dict[str, Part] = {}
-        self._state = "new"  # then "own" while our own parts are made, then "complete"
 
     def register(self, part: Part) -> Part:
         """Add a part and return it.
@@ -60,23 +46,14 @@ class Registry(Mapping[str, Part], Generic[Part]):
             InvalidInputError: not such a part, or its name is taken.
         """
         self._read_own()
-        problem = self._accepts(part)
-        if problem:
-            raise InvalidInputError(f"this is no {self.what}: {problem}")
-        if self._parts.get(part.name) is part:  # a decorator and an entry point name the same object
-            return part
-        if part.name in self._parts:
+        if not isinstance(part, self.kind):
+            raise InvalidInputError(f"this is no {self.what}: {type(part).__name__} is not a {self.kind.__name__}")
+        if self._parts.setdefault(part.name, part) is not part:  # a decorator and an entry point may name one object
             raise InvalidInputError(f"there is a {self.what} {part.name!r} already; give yours another name")
-        self._parts[part.name] = part
         return part
 
     def unregister(self, name: str) -> None:
-        """Take a part out again: for a script or a test that added it.
-
-        Raises:
-            InvalidInputError: no such part.
-        """
-        self.get_part(name)
+        """Take a part out again: for a script or a test that added it."""
         del self._parts[name]
 
     def get_part(self, name: str) -> Part:
@@ -96,29 +73,27 @@ class Registry(Mapping[str, Part], Generic[Part]):
     def __getitem__(self, name: str) -> Part:
         self._read_own()
         if name not in self._parts:  # ours are read while modules load, when packages cannot be imported yet
-            self._complete()
+            self._read_packages()
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:
-        self._complete()
+        self._read_packages()
         return iter(self._parts)
 
     def __len__(self) -> int:
-        self._complete()
+        self._read_packages()
         return len(self._parts)
 
     def _read_own(self) -> None:
-        if self._state == "new":
-            self._state = "own"
-            self._home()
+        home, self._home = self._home, None
+        if home is not None:
+            home()
 
-    def _complete(self) -> None:
-        if self._state == "complete":
-            return
+    def _read_packages(self) -> None:
         self._read_own()
-        if self._state != "own":
+        if self._complete:
             return
-        self._state = "complete"
+        self._complete = True
         for entry in sorted(importlib.metadata.entry_points(group=self.group), key=lambda entry: entry.name):
             try:
                 self.register(entry.load())
@@ -128,11 +103,6 @@ class Registry(Mapping[str, Part], Generic[Part]):
                 logging.getLogger("zorba").warning(
                     "zorba: plugin %s%s (%s, %s) is left out: %s", entry.name, package, entry.group, entry.value, reason
                 )
-
-
-def instance_of(kind: type) -> Callable[[object], str | None]:
-    """For ``accepts``: only objects of this class are parts."""
-    return lambda part: None if isinstance(part, kind) else f"{type(part).__name__} is not a {kind.__name__}"
 
 
 def imported(code: Any) -> Any:

@@ -11,7 +11,7 @@ import streamlit as st
 from app import scenario as scenarios
 from app.parts import fleets, pictures, ui
 from app.scenario import Scenario
-from zorba_core.allocation import Allocation, allocation_to_bytes
+from zorba_core.allocation import Allocation, allocation_json
 from zorba_core.plots.pictures import can_be_made, picture_bytes
 from zorba_core.plots.theme import Palette
 
@@ -25,7 +25,7 @@ def menu(scenario: Scenario, study: fleets.Study, allocation: Allocation) -> Non
             _button(
                 f"Figure ({suffix.upper()})", f"{name}.{suffix}", lambda s=suffix: _picture(scenario, study, s, palette)
             )
-    _button("Matrix (JSON)", f"{name}.json", lambda: allocation_to_bytes(allocation, "json"))
+    _button("Matrix (JSON)", f"{name}.json", lambda: allocation_json(allocation).encode())
     _button("Fleet (CSV)", f"{name}.csv", lambda: _fleet(study, allocation))
     _button("Python", f"{name}.py", lambda: python_of(scenario, study).encode())
     address = (st.context.url or "").split("?")[0].removesuffix("/allocation").rstrip("/")

@@ -13,7 +13,7 @@ from app.parts import fleets, forms, jobs, pictures, runs, ui
 from app.scenario import begin, end
 from zorba_core.allocation import Allocation
 from zorba_core.data.baselines import of_baselines
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import LARGE_CLIENTS, LARGE_ROUNDS
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.runs import curves_figure

@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorba_core.allocation import Allocation, Problem, gamma_star, solve
-from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
-from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.solvers.balanced import (
+    WrappedAllocation,
+    WrappedGroup,
+    balanced_metrics,
+    water_filled_budgets,
+)
 
 
 @st.composite
@@ -56,9 +60,9 @@ def test_two_wrapped_groups_give_the_metrics_of_their_matrix(case, data):
     budgets, num_blocks = case
     first = data.draw(st.integers(1, num_blocks))
     held_first = np.minimum(budgets, first)
-    groups = [WrappedGroup(0, first, held_first)]
+    groups = [WrappedGroup(first, held_first)]
     if first < num_blocks:
-        groups.append(WrappedGroup(first, num_blocks - first, np.minimum(budgets - held_first, num_blocks - first)))
+        groups.append(WrappedGroup(num_blocks - first, np.minimum(budgets - held_first, num_blocks - first)))
     wrapped = WrappedAllocation(tuple(groups))
     dense = Allocation(wrapped.A_MN)
     assert (wrapped.popularity_M == dense.popularity_M).all()

@@ -118,9 +118,8 @@ def test_a_larger_total_never_raises_the_optimum():
 
 
 def test_bound_is_valid_at_every_price():
-    budgets = np.sort(fleet_budgets(12, seed=2))[::-1].copy()
-    instance = Instance(budgets, 12, 150, exactly=False, floor=1)
-    best = solve(Problem(budgets, 12, 150), "exact").value
+    problem = Problem(fleet_budgets(12, seed=2), 12, 150)
+    instance, best = Instance(problem), solve(problem, "exact").value
     bounds = [DualTable(instance, mu, np.inf).bound for mu in (0.0, 1e-4, 3e-4, 1e-3, 1e-2)]
     assert max(bounds) <= best + 1e-12
     assert max(bounds) > 0.98 * best

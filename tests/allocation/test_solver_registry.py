@@ -105,20 +105,6 @@ def test_what_is_no_allocation_and_what_breaks_is_one_line():
         solve(PROBLEM, broken)
 
 
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [
-        ("balanced", "str is not a"),
-        (Solver("Two words", "help", "Title", solve), "lower-case"),
-        (Solver("mute", "", "Mute", solve), "needs a help text"),
-        (Solver("exact", "help", "Exact", solve), "already"),
-    ],
-)
-def test_what_is_no_solver_is_not_registered(part, says):
-    with pytest.raises(InvalidInputError, match=says):
-        SOLVERS.register(part)
-
-
 @pytest.mark.parametrize("by_total", [False, True])
 def test_each_point_of_its_sweep_is_found_again(dice, by_total):
     """A solver that draws has a stream for each point, in a sweep over totals too."""

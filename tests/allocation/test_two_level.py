@@ -7,7 +7,7 @@ import pytest
 
 from zorba_core.allocation import Problem, solve
 from zorba_core.allocation.solvers import two_level
-from zorba_core.allocation.solvers.two_level import best_two_level, by_falling_budget, closest_two_level
+from zorba_core.allocation.solvers.two_level import best_two_level, closest_two_level
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -18,7 +18,7 @@ def test_the_matrix_is_at_least_as_good_as_the_form_says(seed):
     total = int(rng.integers(max(num_blocks, len(budgets)), budgets.sum() + 1))
     for mode in ("le", "eq"):
         problem = Problem(budgets, num_blocks, total, mode)
-        choice = best_two_level(problem, budgets[by_falling_budget(problem)])
+        choice = best_two_level(problem)
         allocation = closest_two_level(problem)
         if choice is not None:
             assert allocation.bias_lambda <= choice.bias_lambda + 1e-12

@@ -21,7 +21,7 @@ from transformers import OPTConfig, OPTForCausalLM
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.parts import estimator_of
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json

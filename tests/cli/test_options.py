@@ -18,9 +18,7 @@ from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.fleet_options import FleetOptions
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.task import TASKS
-from zorba_core.engine.direction_kinds import DIRECTIONS
-from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.methods.registry import METHODS
+from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS
 from zorba_core.engine.settings import Settings
 from zorba_core.federation.options import ServerOptions
 from zorba_core.vram import Workload

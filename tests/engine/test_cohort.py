@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import cohort as cohort_module
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import Estimate, estimate
+from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.engine.rows import Rows
 
 LABELS = [11, 250, 3]

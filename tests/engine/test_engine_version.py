@@ -10,8 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine import noise
-from zorba_core.engine.engine_version import ENGINE_VERSION
+from zorba_core.engine import ENGINE_VERSION, noise
 from zorba_core.engine.settings import Settings
 from zorba_core.runs.train import fine_tune
 

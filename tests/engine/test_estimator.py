@@ -6,9 +6,9 @@ import torch
 from torch.nn import functional as F
 
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import batch_loss, estimate, perturbed
+from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.engine.rows import Rows
 
 LABELS = [11, 250]

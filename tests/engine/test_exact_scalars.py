@@ -11,12 +11,12 @@ from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import directions as directions_module
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.errors import InvalidInputError
 
 LABELS = [11, 250, 3]

@@ -14,7 +14,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import init, plan_round, step
 from zorba_core.engine.methods.fedit import mean_gradient
 from zorba_core.engine.methods.fedzo import client_seeds
-from zorba_core.engine.methods.registry import METHODS, method_of
+from zorba_core.engine.parts import METHODS, method_of
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.round import FederatedRows, RoundContext, client_batch
 from zorba_core.engine.rows import Rows

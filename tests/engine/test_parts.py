@@ -15,9 +15,8 @@ from tests.plugin_example.zorba_example import CENTRAL
 from zorba_core.allocation import Allocation
 from zorba_core.engine import noise
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.direction_kinds import DIRECTIONS, DirectionKind
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, DirectionKind
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
@@ -107,8 +106,8 @@ def test_code_that_cannot_be_imported_is_one_line_that_names_it(weights_of, code
 def test_listing_the_choices_loads_no_torch():
     code = (
         "import sys\n"
-        "from zorba_core.engine.direction_kinds import DIRECTIONS\n"
-        "from zorba_core.engine.estimators.registry import ESTIMATORS\n"
+        "from zorba_core.engine.parts import DIRECTIONS\n"
+        "from zorba_core.engine.parts import ESTIMATORS\n"
         "print(*DIRECTIONS, *ESTIMATORS, 'torch' in sys.modules)"
     )
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)

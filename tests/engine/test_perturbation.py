@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.engine.randomness import stream
 from zorba_core.errors import InvalidInputError
 

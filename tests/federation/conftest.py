@@ -13,8 +13,7 @@ pytest.importorskip("flwr")
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
 from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
 from zorba_core.data.task import TASKS
-from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.methods.registry import METHODS
+from zorba_core.engine.parts import ESTIMATORS, METHODS
 from zorba_core.federation import client_app, members
 from zorba_core.federation.request import Request, run_config
 from zorba_core.federation.simulate import LocalGrid

@@ -17,11 +17,11 @@ from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.engine.rows import Rows
 from zorba_core.runs.replay import replay
 from zorba_core.runs.train import fine_tune

@@ -14,7 +14,7 @@ from tests.plugin_example.zorba_example.training import Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of, resume
 from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.methods.interface import Scalars
-from zorba_core.engine.methods.registry import METHODS, MethodFacts, method_facts
+from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import list_runs
@@ -116,9 +116,8 @@ def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
 @pytest.mark.parametrize(
     ("part", "says"),
     [
-        (MethodFacts("bare", "Bare", "only facts", 1, "scalars"), "it has no init"),
         (Momentum("zorba", "Another", "a name that is taken", 1, "scalars"), "there is a method 'zorba' already"),
-        ("momentum", "str is not a Method"),
+        ("momentum", "str is not a MethodFacts"),
     ],
 )
 def test_what_is_no_method_is_refused(part, says):

@@ -7,7 +7,7 @@ from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.allocation.solve import SOLVERS, Answer, Options, Solution, Solver, Status, solve, solver
-from zorba_core.allocation.storage import allocation_from_file, allocation_sha256, allocation_to_bytes, write_allocation
+from zorba_core.allocation.storage import allocation_from_file, allocation_json, allocation_sha256, write_allocation
 
 __all__ = [
     "PAPER_SCENARIOS",
@@ -21,8 +21,8 @@ __all__ = [
     "Solver",
     "Status",
     "allocation_from_file",
+    "allocation_json",
     "allocation_sha256",
-    "allocation_to_bytes",
     "front",
     "gamma_star",
     "gamma_star_by_subsets",

@@ -178,5 +178,5 @@ class Allocation:
 
     @property
     def is_complete(self) -> bool:
-        """Every block has a client and every client has a block: constraints (12) and (13) of the paper."""
+        """Every block has a client and every client has a block: constraints (7b) and (7c) of the paper."""
         return bool(self.popularity_M.min() > 0 and self.blocks_held_N.min() > 0)

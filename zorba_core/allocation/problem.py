@@ -48,13 +48,18 @@ class Problem:
         if self.total_mode == "eq" and self.total is None:
             raise InvalidInputError("total mode eq needs a total; give the total, or use le")
         budget_N = whole_numbers("budget", self.budget_N)
-        outside = np.flatnonzero((budget_N < 1) | (budget_N > self.num_blocks))
+        M, N = self.num_blocks, len(budget_N)
+        if M > MAX_BLOCKS or M * N > MAX_CELLS:
+            raise InvalidInputError(
+                f"{in_short(M)} blocks for {N} clients are too many; at most {MAX_BLOCKS} blocks and {MAX_CELLS} cells "
+                "are supported"
+            )
+        outside = np.flatnonzero((budget_N < 1) | (budget_N > M))
         if outside.size:
             shown = name_some([f"client {n} has {budget_N[n]}" for n in outside[:6]])
-            raise InvalidInputError(f"budgets must be between 1 and M = {self.num_blocks} blocks: {shown}")
+            raise InvalidInputError(f"budgets must be between 1 and M = {M} blocks: {shown}")
         budget_N.setflags(write=False)
         object.__setattr__(self, "budget_N", budget_N)
-        _check_size(self)
         _check_feasible(self)
 
     @property
@@ -65,11 +70,14 @@ class Problem:
     @cached_property
     def usable_N(self) -> NDArray[np.int64]:
         """Budgets after the cap on blocks per client."""
-        if self.max_blocks_per_client is None:
-            return self.budget_N
-        usable_N = np.minimum(self.budget_N, self.max_blocks_per_client)
+        usable_N = np.minimum(self.budget_N, min(self.max_blocks_per_client or self.num_blocks, self.num_blocks))
         usable_N.setflags(write=False)
         return usable_N
+
+    @cached_property
+    def by_falling_budget_N(self) -> NDArray[np.int64]:
+        """Clients from the largest usable budget to the smallest, equal ones in the order given."""
+        return np.argsort((-self.usable_N).astype(np.int16), kind="stable")  # a radix sort; M is below 2**15
 
     @property
     def most_blocks(self) -> int:
@@ -90,8 +98,6 @@ def whole_number(what: str, value: Any, least: int) -> int:
         raise InvalidInputError(f"{what} is {value!r}; it must be a whole number") from None
     if number < least:
         raise InvalidInputError(f"{what} is {in_short(number)}; it must be at least {least}")
-    if number >= 2**62:
-        raise InvalidInputError(f"{what} is {in_short(number)}; it must be below 2^62")
     return number
 
 
@@ -103,35 +109,19 @@ def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
     """
     try:
         values = np.asarray(values_N)
-    except ValueError:
+    except ValueError:  # lists of several lengths
         values = np.empty((0, 0))
     if values.ndim != 1 or not 1 <= values.size <= MAX_CLIENTS:
         raise InvalidInputError(f"{what}s must be a list with one whole number per client (1 to {MAX_CLIENTS})")
-    if values.dtype.kind in "iu":
-        if (values > np.int64(2**62)).any():
-            raise InvalidInputError(f"{what}s must be below 2^62")
-        return values.astype(np.int64)
-    if values.dtype.kind != "f":
-        raise InvalidInputError(f"{what}s must be whole numbers, not {values.dtype}")
-    broken = np.flatnonzero(~np.isfinite(values) | (values != np.floor(values)) | (abs(values) > 2**62))
+    if values.dtype.kind not in "iuf":
+        raise InvalidInputError(f"{what}s must be whole numbers below 2^63, not {values.dtype}")
+    broken = np.flatnonzero((values != np.floor(values)) | (np.abs(values) >= 2.0**62))
     if broken.size:
         client = int(broken[0])
         raise InvalidInputError(
             f"client {client}: {what} is {values[client]:g}; it must be a whole number of blocks (round it down)"
         )
     return values.astype(np.int64)
-
-
-def _check_size(problem: Problem) -> None:
-    """
-    Raises:
-        InvalidInputError: a matrix that no memory holds.
-    """
-    M, N = problem.num_blocks, problem.num_clients
-    if M > MAX_BLOCKS:
-        raise InvalidInputError(f"num blocks is {M}; at most {MAX_BLOCKS} are supported")
-    if M * N > MAX_CELLS:
-        raise InvalidInputError(f"{M} blocks for {N} clients are {M * N} cells; at most {MAX_CELLS} are supported")
 
 
 def _check_feasible(problem: Problem) -> None:
@@ -148,27 +138,22 @@ def _check_feasible(problem: Problem) -> None:
         raise InfeasibleError(
             f"min popularity {floor} asks for more clients than there are: {N} clients, {floor - N} too few"
         )
-    need, budgets, usable = M * floor, int(problem.budget_N.sum()), int(problem.usable_N.sum())
+    need, usable, budgets = M * floor, int(problem.usable_N.sum()), int(problem.budget_N.sum())
+    capped = "" if usable == budgets else f" with at most {problem.max_blocks_per_client} blocks per client"
+    if budgets < need:  # whatever the cap is
+        usable, capped = budgets, ""
     each = "one client" if floor == 1 else f"{floor} clients"
-    if budgets < need:
-        raise InfeasibleError(
-            f"budgets add up to {budgets} blocks, but {M} blocks with {each} each need {need}: {need - budgets} short; "
-            f"raise budgets or add clients{' or lower min popularity' if floor > 1 else ''}"
-        )
     if usable < need:
         raise InfeasibleError(
-            f"with at most {problem.max_blocks_per_client} blocks per client the budgets add up to {usable}, but {M} "
-            f"blocks with {each} each need {need}: {need - usable} short; raise max blocks per client"
+            f"budgets{capped} add up to {usable} blocks, but {M} blocks with {each} each need {need}: "
+            f"{need - usable} short; raise {'max blocks per client' if capped else 'budgets or add clients'}"
         )
-    if total is None:
-        return
-    if total < max(N, need):
+    if total is not None and total < max(N, need):
         why = f"{N} clients with one block each" if need <= N else f"{M} blocks with {each} each"
         raise InfeasibleError(
             f"total {total} is {max(N, need) - total} short: {why} need {max(N, need)}; raise the total"
         )
     if problem.total_mode == "eq" and total > usable:
-        capped = "" if usable == budgets else f" with at most {problem.max_blocks_per_client} per client"
         raise InfeasibleError(
             f"total {total} exceeds what the budgets{capped} allow, {usable}, by {total - usable}; lower the total or "
             "use total mode le"

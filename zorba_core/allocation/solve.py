@@ -32,7 +32,6 @@ from zorba_core.vram import GIB
 
 # A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
 _SAME = 1e-9
-_LIMITS = ("total", "total_mode", "min_popularity", "max_blocks_per_client")
 
 
 class Status(enum.Enum):
@@ -159,16 +158,7 @@ class Solver:
         return self.run(problem, options or Options())
 
 
-def _problem_of(part: object) -> str | None:
-    """What keeps ``part`` from being a solver, in a sentence; None where it is one."""
-    if not isinstance(part, Solver):
-        return f"{type(part).__name__} is not a zorba_core.allocation.Solver"
-    if not (part.name.replace("-", "").replace("_", "").isalnum() and part.name == part.name.lower()):
-        return f"its name is {part.name!r}; use lower-case letters, digits and hyphens"
-    return None if part.help and callable(part.run) else f"{part.name} needs a help text and a function"
-
-
-SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", accepts=_problem_of)
+SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", Solver)
 
 
 def solver(
@@ -202,7 +192,7 @@ def solve(
         seed: decides what a solver draws at random; most draw nothing.
 
     Raises:
-        InvalidInputError: an unknown solver or option, or a solver that cannot honour the request.
+        InvalidInputError: an unknown solver, or one that cannot honour the request.
         InfeasibleError: a client that cannot hold one block, or limits that no matrix can meet.
         RunError: the solver failed, or its matrix does not meet the request.
     """
@@ -217,10 +207,9 @@ def solve(
         raise
     except Exception as error:  # whatever somebody else's solver does
         raise RunError(f"the {part.name} solver failed: {type(error).__name__}: {error}") from error
-    if not isinstance(answer, Answer):
-        answer = Answer(answer)
+    answer = answer if isinstance(answer, Answer) else Answer(answer)
     allocation = answer.allocation
-    _check_answer(part, problem, allocation)
+    _check_answer(part.name, problem, allocation)
     value, lower_bound = allocation.bias_lambda, max(answer.lower_bound, water_filled_bound(problem))
     if value <= lower_bound * (1 + _SAME):
         status = Status.OPTIMAL
@@ -242,12 +231,9 @@ def problem_of(request: Fleet | Problem, **limits: Any) -> Problem:
     """The problem of a fleet, its budgets being what its VRAM holds; or the one given; with these limits.
 
     Raises:
-        InvalidInputError: no such limit, or one out of range.
+        InvalidInputError: a limit out of range.
         InfeasibleError: a client that cannot hold one block, or limits that no matrix can meet.
     """
-    unknown = [name for name in limits if name not in _LIMITS]
-    if unknown:
-        raise InvalidInputError(f"solve takes no {unknown[0]!r}; the limits are {', '.join(_LIMITS)}")
     if isinstance(request, Fleet):
         return Problem(request.budget_N, request.num_blocks, **limits)
     return replace(request, **limits) if limits else request
@@ -262,26 +248,26 @@ def find_solver(solver: str | Solver) -> Solver:
     return SOLVERS.get_part(solver) if isinstance(solver, str) else solver
 
 
-def _check_answer(part: Solver, problem: Problem, allocation: object) -> None:
+def _check_answer(name: str, problem: Problem, allocation: object) -> None:
     """Refuse what no client could run, and what was not asked for, whoever wrote the solver.
 
     Raises:
         RunError: naming the solver and what its matrix breaks.
     """
-    wrong = None
+    M, N, wrong = problem.num_blocks, problem.num_clients, None
     if not isinstance(allocation, Allocation):
         wrong = f"{type(allocation).__name__} is not an Allocation"
-    elif (allocation.num_blocks, allocation.num_clients) != (M := problem.num_blocks, N := problem.num_clients):
-        wrong = f"{allocation.num_blocks} blocks for {allocation.num_clients} clients, not {M} for {N}"
+    elif (shape := (allocation.num_blocks, allocation.num_clients)) != (M, N):
+        wrong = f"{shape[0]} blocks for {shape[1]} clients, not {M} for {N}"
     elif (over := allocation.blocks_held_N - problem.usable_N).max() > 0:
         wrong = f"client {over.argmax()} holds {over.max()} more than its budget allows"
     elif allocation.blocks_held_N.min() < 1:
         wrong = f"client {allocation.blocks_held_N.argmin()} holds no block"
     elif (few := np.flatnonzero(allocation.popularity_M < problem.min_popularity)).size:
         wrong = f"block {few[0]} has {allocation.popularity_M[few[0]]} clients"
-    elif allocation.total_blocks > problem.most_blocks or (
-        problem.total_mode == "eq" and allocation.total_blocks < problem.most_blocks
+    elif (total := allocation.total_blocks) > problem.most_blocks or (
+        problem.total_mode == "eq" and total < problem.most_blocks
     ):
-        wrong = f"{allocation.total_blocks} activated blocks, the total is {problem.total}"
+        wrong = f"{total} activated blocks, the total is {problem.total}"
     if wrong:
-        raise RunError(f"the {part.name} solver's answer does not meet the request: {wrong}")
+        raise RunError(f"the {name} solver's answer does not meet the request: {wrong}")

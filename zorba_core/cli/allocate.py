@@ -20,7 +20,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_target
 from zorba_core.vram import Workload
 
-SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .json or .csv file.")
+SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .json file.")
 _MOST_ROWS = 60
 
 
@@ -66,12 +66,12 @@ def check_save(save: Path | None) -> None:
     """Refuse a file name before anything is computed.
 
     Raises:
-        InvalidInputError: an ending that is no allocation format, or a place where nothing can be written.
+        InvalidInputError: a name that does not end in .json, or a place where nothing can be written.
     """
     if save is None:
         return
-    if save.suffix.lower() not in (".json", ".csv"):
-        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .json or .csv")
+    if save.suffix.lower() != ".json":
+        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .json")
     check_target(save)
 
 

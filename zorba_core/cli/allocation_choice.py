@@ -20,7 +20,7 @@ from zorba_core.allocation import (
 )
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import LARGE_CLIENTS, is_large
 from zorba_core.errors import InvalidInputError
 from zorba_core.vram import MAX_CLIENTS, Workload

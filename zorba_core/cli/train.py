@@ -18,7 +18,7 @@ from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import DIVISIONS, named_clients
 from zorba_core.data.own_task import listed, task_for
 from zorba_core.data.task import METRIC_TITLES, TASKS, Overrides, Task, get_task
-from zorba_core.engine.methods.registry import METHODS, method_facts
+from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import DEFAULT_FOLDER, Run

@@ -6,7 +6,7 @@ import typer
 
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.engine.methods.registry import METHODS, method_facts
+from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 

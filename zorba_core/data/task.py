@@ -289,12 +289,7 @@ def _register_catalogue() -> None:
         TASKS.register(task_from(table, made=made))
 
 
-TASKS: Registry[Task] = Registry(
-    "dataset",
-    "zorba.tasks",
-    accepts=lambda part: None if isinstance(part, Task) else f"{type(part).__name__} is no zorba_core.data.Task",
-    home=_register_catalogue,
-)
+TASKS: Registry[Task] = Registry("dataset", "zorba.tasks", Task, home=_register_catalogue)
 
 
 def get_task(name: str) -> Task:

@@ -67,12 +67,11 @@ class Blocks:
     ) -> None:
         self.adapted = None if isinstance(model, PreTrainedModel) else model
         model = model if self.adapted is None else self.adapted.get_base_model()
-        check_causal(model)
+        self._blocks = block_list(model)
         # One kind of attention for all runs: eager attention differs from it in the last bits.
         model.set_attn_implementation("sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
         self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
-        self._blocks = block_list(model)
         for block in self._blocks:
             for part in block.modules():
                 if isinstance(part, nn.ReLU):
@@ -143,9 +142,16 @@ class Blocks:
 
     def run_block(self, block: int, hidden_RLH: Tensor) -> Tensor:
         """Hidden states (R, L, H) after block m with its present weights."""
-        arguments, named = self._calls(*hidden_RLH.shape[:2])[block]
         with products_in(self.precision, self.device):
-            return _hidden(self._blocks[block](hidden_RLH, *arguments, **named))
+            return self._call(self._blocks[block], block, hidden_RLH)
+
+    def run_block_without_weights(self, block: int, hidden_RLH: Tensor) -> Tensor:
+        """What a block whose weights are all zero returns: a_mn w_m with a_mn = 0, read literally.
+
+        A block whose norms come before its branches (OPT-125M, GPT-2, Llama) is then the identity. One whose norms come
+        after them (OPT-350M) returns zeros: the text is lost.
+        """
+        return self._call(self._without_weights, block, hidden_RLH)
 
     def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor:
         """Logits (S, V), float64, of some tokens, from hidden states after the last block.
@@ -205,14 +211,11 @@ class Blocks:
         finally:
             self.precision = before
 
-    def run_block_without_weights(self, block: int, hidden_RLH: Tensor) -> Tensor:
-        """What a block whose weights are all zero returns: a_mn w_m with a_mn = 0, read literally.
-
-        A block whose norms come before its branches (OPT-125M, GPT-2, Llama) is then the identity. One whose norms come
-        after them (OPT-350M) returns zeros: the text is lost.
-        """
+    def _call(self, module: nn.Module, block: int, hidden_RLH: Tensor) -> Tensor:
+        """Call a module as the model calls that block."""
         arguments, named = self._calls(*hidden_RLH.shape[:2])[block]
-        return _hidden(self._without_weights(hidden_RLH, *arguments, **named))
+        returned = module(hidden_RLH, *arguments, **named)
+        return returned[0] if isinstance(returned, tuple) else returned
 
     @functools.cached_property
     @torch.no_grad()
@@ -248,25 +251,21 @@ class Blocks:
     @torch.no_grad()
     def _in_tuple(self) -> bool:
         """Does a block return a tuple? One call of the first block shows it."""
-        seen: list[bool] = []
+        own, seen = self._blocks[0].forward, []
 
-        def look(block: nn.Module, given: Any, returned: Any) -> None:
-            seen.append(isinstance(returned, tuple))
+        def look(*arguments: Any, **named: Any) -> None:
+            seen.append(isinstance(own(*arguments, **named), tuple))
             raise _Stop
 
-        hook = self._blocks[0].register_forward_hook(look)
-        try:
-            with contextlib.suppress(_Stop):
-                self.model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=self.device), use_cache=False)
-        finally:
-            hook.remove()
+        with _replaced_forward(self._blocks[:1], [look]), contextlib.suppress(_Stop):
+            self.model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=self.device), use_cache=False)
         return seen[0]
 
     @torch.no_grad()
     def _catch_calls(self, rows: int, length: int) -> list[tuple[tuple, dict[str, Any]]]:
         """What each block is called with beside hidden states, for so many rows of so many positions."""
         calls: list[tuple[tuple, dict[str, Any]]] = []
-        in_tuple = self._in_tuple  # found out before the blocks stand aside
+        in_tuple = self._in_tuple  # before the blocks stand aside
 
         def catch(hidden_RLH: Tensor, *arguments: Any, **named: Any) -> Any:
             calls.append((arguments, named))
@@ -278,23 +277,17 @@ class Blocks:
         return calls
 
 
-def check_causal(model: nn.Module) -> None:
-    """
-    Raises:
-        InvalidInputError: a position of this model reads what stands after it.
-    """
-    config = model.config
-    if getattr(config, "use_bidirectional_attention", False) or not getattr(config, "is_causal", True):
-        raise InvalidInputError(f"this {config.model_type} model looks ahead, so it is no causal language model")
-
-
 def block_list(model: nn.Module) -> list[nn.Module]:
     """The M transformer blocks, first to last.
 
     Raises:
-        InvalidInputError: the model has no list of as many modules as its config has hidden layers, or no head.
+        InvalidInputError: the model has no list of as many modules as its config has hidden layers, or no head; or a
+            position of it reads what stands after it.
     """
-    count = getattr(model.config, "num_hidden_layers", None)
+    config = model.config
+    if getattr(config, "use_bidirectional_attention", False) or not getattr(config, "is_causal", True):
+        raise InvalidInputError(f"this {config.model_type} model looks ahead, so it is no causal language model")
+    count = getattr(config, "num_hidden_layers", None)
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == count]
     if not lists or model.get_output_embeddings() is None:
         raise InvalidInputError(f"a {type(model).__name__} has no list of {count} blocks with a head after it")
@@ -313,10 +306,6 @@ def fingerprint_of(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
         digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
         digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy())
     return digest.hexdigest()
-
-
-def _hidden(returned: Any) -> Tensor:
-    return returned[0] if isinstance(returned, tuple) else returned
 
 
 def _flattened(parameters: Sequence[nn.Parameter]) -> Tensor:

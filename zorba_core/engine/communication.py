@@ -35,7 +35,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 
 Form = Literal["averages", "scalars", "dense"]
 # Bytes of a round, a scalar, a plan without seeds, a seed, and the row number of a kind of block.

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from zorba_core.engine import noise
-from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.low_rank import Factors, Shape, factors_of, parts_of, with_exact_sums
+from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ AT_ONCE, LOW_RANK_AT_ONCE = 16, 128  # directions of one product
 
 
 class Directions:
-    """The perturbation directions of one model, of a kind of :mod:`zorba_core.engine.direction_kinds`.
+    """The perturbation directions of one model, of a kind of :mod:`zorba_core.engine.parts`.
 
     A kind with a norm is scaled by the norm over **all** blocks, also for a client that perturbs only some of them:
     all clients and the server then hold one v_q, as the aggregation needs, and a client with k of d parameters active

@@ -29,7 +29,7 @@ from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.methods.interface import logged_state
-from zorba_core.engine.methods.registry import method_facts, method_of
+from zorba_core.engine.parts import method_facts, method_of
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, check_reports, describe_refusals
 from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundContext, lr_of_round

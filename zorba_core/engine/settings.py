@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from zorba_core.checked import Checked, OneOf
-from zorba_core.engine.direction_kinds import DIRECTIONS
-from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.methods.registry import METHODS, method_facts
+from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 
 PRECISIONS = ("highest", "bf16", "tf32")

@@ -27,7 +27,7 @@ from zorba_core.data.task import Task as DataTask
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import evaluate, label_prior
-from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.parts import method_of
 from zorba_core.engine.round import FederatedRows, RoundContext
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, ZorbaError

@@ -23,8 +23,7 @@ from zorba_core.data.divide import division_of
 from zorba_core.data.encode import with_label_words
 from zorba_core.data.own_task import task_for
 from zorba_core.data.task import Overrides, TableRows, Task, get_task, table_of, task_from
-from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.methods.registry import METHODS, method_facts
+from zorba_core.engine.parts import ESTIMATORS, METHODS, method_facts
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.options import ServerOptions

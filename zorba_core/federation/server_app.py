@@ -33,7 +33,7 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import TrainState, init, plan_round
 from zorba_core.engine.methods.interface import Scalars
-from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.parts import method_of
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, check_reports
 from zorba_core.engine.round import FederatedRows, Round, lr_of_round
 from zorba_core.engine.rows import Rows

@@ -10,8 +10,7 @@ import os
 from zorba_core.data.encode import label_tokens
 from zorba_core.data.prompts import answer_space, chat_turn
 from zorba_core.data.task import FIELD, Task
-from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.methods.registry import METHODS
+from zorba_core.engine.parts import ESTIMATORS, METHODS
 from zorba_core.runs.folder import RunFolder
 from zorba_core.runs.quality import wilson
 from zorba_core.runs.replay import RunModel

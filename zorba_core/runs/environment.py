@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from zorba_core.engine.engine_version import ENGINE_VERSION
+from zorba_core.engine import ENGINE_VERSION
 from zorba_core.engine.settings import Settings
 
 _CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")

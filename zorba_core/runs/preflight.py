@@ -37,10 +37,9 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.fedit import mean_gradient
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import ESTIMATORS, estimator_of, method_facts
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.round import FederatedRows, client_batch
 from zorba_core.engine.rows import Rows

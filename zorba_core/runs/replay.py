@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import TrainState, init, repeat_round
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError

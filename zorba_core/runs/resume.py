@@ -16,7 +16,7 @@ from pathlib import Path
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.data.own_task import Data
 from zorba_core.engine.loop import LocalRounds, init
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import remove_leftovers

@@ -13,7 +13,7 @@ import numpy as np
 
 from zorba_core.engine.communication import run_communication
 from zorba_core.engine.loop import RoundSource
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.round import Round
 from zorba_core.runs.folder import BACKWARD_WORK

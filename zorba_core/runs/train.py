@@ -20,9 +20,8 @@ from zorba_core.data.encode import with_label_words
 from zorba_core.data.load import load
 from zorba_core.data.own_task import Data, task_for
 from zorba_core.data.task import Overrides, Task, get_task
-from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import LocalRounds, check_fit
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import ESTIMATORS, method_facts
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zorba_core.engine.communication import run_communication
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.vram import GIB, ModelSpec, Workload, model_spec, psi_block_bytes
 
 NUM_CLIENTS, BATCH_SIZE, NUM_SEEDS = 50, 8, 4096

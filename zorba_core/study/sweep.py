@@ -24,7 +24,7 @@ import pandas as pd
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.communication import run_communication
-from zorba_core.engine.methods.registry import method_facts
+from zorba_core.engine.parts import method_facts
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError, ZorbaError
 from zorba_core.files import fingerprint, to_json, write_json, write_parquet
 

@@ -8,7 +8,7 @@ import pandas as pd
 from zorba_core.allocation import Allocation, solve, solver
 from zorba_core.data import MadeRows, Task
 from zorba_core.engine import Estimator
-from zorba_core.engine.methods.registry import MethodFacts
+from zorba_core.engine.parts import MethodFacts
 
 
 @solver("dice", help="the balanced allocation with its blocks in a random order")

@@ -1,22 +1,111 @@
 """Balanced allocation by wrapping around: exact for gamma*, optimal for V, and linear in the number of clients.
 
-Client n takes the next k_n blocks modulo M. Budgets are met exactly and popularities are floor(T/M) or ceil(T/M),
-with T = sum k_n, so the least popularity is Theorem 4's gamma* and no flow has to be computed.
+Client n takes the next k_n blocks modulo M, starting where the client before it stopped. Budgets are met exactly and
+popularities are floor(T/M) or ceil(T/M), with T = sum k_n, so the least popularity is Theorem 4's gamma* and no flow
+has to be computed. A :class:`WrappedAllocation` keeps two numbers per client in place of a matrix: with a million
+clients popularity, Lambda and block counts take milliseconds, and the matrix comes on demand.
 
-Shapes: M blocks, N clients, E budget vectors. ``budget_EN`` int64; ``bias_lambda_E`` etc. float64.
+Shapes: M blocks, N clients, G blocks of a group, E budget vectors. ``budget_EN``, ``held_N``, ``start_N`` int64;
+``bias_lambda_E`` etc. float64.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, RowMetrics, solver
-from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup, high_blocks_held
 
 # Vectors are taken in slices of about this many numbers so that temporaries stay in the processor's cache.
 _SLICE_NUMBERS = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedGroup:
+    """``num_blocks`` blocks in a row, of which client n takes the next ``held_N[n]``, cyclically.
+
+    Popularities are ``low`` or ``low + 1``; the group's first ``num_high`` blocks have the larger one.
+    """
+
+    num_blocks: int
+    held_N: NDArray[np.int64]
+
+    @cached_property
+    def start_N(self) -> NDArray[np.int64]:
+        """Where each client begins."""
+        return (np.cumsum(self.held_N) - self.held_N) % self.num_blocks
+
+    @cached_property
+    def levels(self) -> tuple[int, int]:
+        """(low, num_high): total = low * num_blocks + num_high."""
+        return divmod(int(self.held_N.sum()), self.num_blocks)
+
+    @cached_property
+    def high_held_N(self) -> NDArray[np.int64]:
+        """How many of each client's blocks have the larger popularity."""
+        return high_blocks_held(self.start_N, self.held_N, self.levels[1], self.num_blocks)
+
+
+def high_blocks_held(
+    start: NDArray[np.int64], held: NDArray[np.int64], num_high: int | NDArray[np.int64], num_blocks: int
+) -> NDArray[np.int64]:
+    """Overlap of the cyclic run [start, start + held) with [0, num_high), all modulo ``num_blocks``; broadcasts."""
+    end = start + held
+    straight = np.maximum(np.minimum(end, num_high) - start, 0)
+    return straight + np.clip(end - num_blocks, 0, num_high)
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedAllocation(Allocation):
+    """A matrix made of wrapped groups that together are blocks 0..M-1, in order."""
+
+    groups: tuple[WrappedGroup, ...]
+
+    @cached_property
+    def popularity_M(self) -> NDArray[np.int64]:
+        return np.concatenate(
+            [group.levels[0] + (np.arange(group.num_blocks) < group.levels[1]) for group in self.groups]
+        )
+
+    @cached_property
+    def blocks_held_N(self) -> NDArray[np.int64]:
+        return np.sum([group.held_N for group in self.groups], axis=0)
+
+    @cached_property
+    def least_popularity_N(self) -> NDArray[np.int64]:
+        infinite = np.iinfo(np.int64).max
+        least_N = np.full(len(self.groups[0].held_N), infinite)
+        for group in self.groups:
+            here_N = group.levels[0] + (group.high_held_N == group.held_N)
+            least_N = np.minimum(least_N, np.where(group.held_N > 0, here_N, infinite))
+        return np.where(least_N == infinite, 0, least_N)
+
+    @cached_property
+    def influence_N(self) -> NDArray[np.float64]:
+        total_N = np.zeros(len(self.groups[0].held_N))
+        for group in self.groups:
+            low, num_high = group.levels
+            if low:
+                total_N += (group.held_N - group.high_held_N) / low
+            if num_high:
+                total_N += group.high_held_N / (low + 1)
+        return total_N / self.num_blocks
+
+    @cached_property
+    def A_MN(self) -> NDArray[np.bool_]:
+        """The dense matrix, built on first use: M * N bytes."""
+        rows = [
+            (np.arange(group.num_blocks)[:, None] - group.start_N) % group.num_blocks < group.held_N
+            for group in self.groups
+        ]
+        A_MN = np.concatenate(rows)
+        A_MN.setflags(write=False)
+        return A_MN
 
 
 def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.int64]:
@@ -24,12 +113,11 @@ def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.
     to clients with room, spread evenly over the order given. O(N + M); needs N <= total <= sum of budgets."""
     if total == budget_N.sum():
         return budget_N.copy()
-    levels = np.arange(int(budget_N.max()) + 1)
-    count = np.bincount(budget_N, minlength=len(levels))
+    count = np.bincount(budget_N)
     # Number of clients with budget > w, summed: the total held at level w.
     held_at_level = np.concatenate(([0], np.cumsum(len(budget_N) - np.cumsum(count)[:-1])))
     level = int(np.searchsorted(held_at_level, total, side="right")) - 1
-    held_N = np.minimum(budget_N, levels[level])
+    held_N = np.minimum(budget_N, level)
     roomy = np.flatnonzero(budget_N > level)
     left = total - int(held_N.sum())
     held_N[roomy[np.arange(left) * len(roomy) // max(left, 1)]] += 1
@@ -61,11 +149,12 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
         # M I_n = held/low - high (1/low - 1/(low + 1))
         influence = budget / low[:, None] - high_held * (1.0 / low - 1.0 / (low + 1))[:, None]
         square_E[part] = np.einsum("en,en->e", influence, influence)
+    mean_inverse_E = (num_high_E / (safe_low_E + 1) + (num_blocks - num_high_E) / safe_low_E) / num_blocks
     covered_E = low_E > 0
     return RowMetrics(
         total_blocks_E=total_E,
         bias_lambda_E=np.where(covered_E, lambda_E, np.nan),
-        mean_inverse_popularity_E=_even_v(total_E, num_blocks),
+        mean_inverse_popularity_E=np.where(covered_E, mean_inverse_E, np.nan),
         effective_clients_E=np.where(covered_E, num_blocks**2 / square_E, np.nan),
         min_popularity_E=low_E,
     )
@@ -85,12 +174,4 @@ def balanced(problem: Problem, options: Options) -> WrappedAllocation:
     total lowers V, so "at most T" uses min(T, sum of budgets).
     """
     held_N = water_filled_budgets(problem.usable_N, problem.most_blocks)
-    return WrappedAllocation((WrappedGroup(0, problem.num_blocks, held_N),))
-
-
-def _even_v(total_E: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
-    """The least V of as many activated blocks, for each of E totals: 1/c is convex, so popularities within one of each
-    other are best. NaN where the blocks are more than the total."""
-    low_E, num_high_E = np.divmod(total_E, num_blocks)
-    safe_E = np.where(low_E > 0, low_E, 1).astype(float)
-    return np.where(low_E > 0, (num_high_E / (safe_E + 1) + (num_blocks - num_high_E) / safe_E) / num_blocks, np.nan)
+    return WrappedAllocation((WrappedGroup(problem.num_blocks, held_N),))

@@ -3,8 +3,8 @@
 Three steps, each of which may already close the gap:
 
 1. the two-level closed form gives a matrix;
-2. the dual programme gives a bound, raised by its price, and paths that are tried as matrices; where the programme is
-   too large, ``priced_bound`` gives both;
+2. the dual programme gives a bound, raised by its price, and paths that are tried as matrices; where its table is
+   too large, the one with two prices gives both;
 3. best-first search with plunging over the paths of ``permissions``, least popular block first. A node keeps the
    histogram of the admitted clients' remaining budgets, whose true waste sharpens the programme's bound.
 
@@ -30,10 +30,10 @@ from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Answer, Options, Status, solver
-from zorba_core.allocation.solvers import dual_programme, priced_bound
+from zorba_core.allocation.solvers import dual_programme
 from zorba_core.allocation.solvers.dual_programme import DualTable
 from zorba_core.allocation.solvers.permissions import Best, Instance, OutOfTime, Path, check_deadline, matrix_of, take
-from zorba_core.allocation.solvers.two_level import by_falling_budget, closest_two_level
+from zorba_core.allocation.solvers.two_level import closest_two_level
 
 # The rest of the time limit is for the step under way when the deadline passes, and for building the matrix.
 _SHARE_OF_LIMIT = 0.95
@@ -47,23 +47,19 @@ def exact(problem: Problem, options: Options) -> Allocation | Answer:
     N=150 the answer is two-level (or a matrix met on the way) with a bound that is typically within 1 % of it.
     """
     deadline = time.perf_counter() + _SHARE_OF_LIMIT * options.time_limit
-    order_N = by_falling_budget(problem)
     start = closest_two_level(problem)
-    exactly = problem.total_mode == "eq"
-    instance = Instance(
-        problem.usable_N[order_N], problem.num_blocks, problem.most_blocks, exactly, problem.min_popularity
-    )
+    instance = Instance(problem)
     best, status = Best(instance, start.bias_lambda, water_filled_bound(problem)), Status.FEASIBLE
     try:
         if best.proven:
             pass
         elif dual_programme.num_states(instance) <= dual_programme.MAX_STATES:
             search(best, dual_programme.raise_price(best, deadline), deadline)
-        elif priced_bound.fits(instance):
-            priced_bound.raise_prices(best, deadline)
+        elif problem.num_blocks * problem.num_clients**2 <= dual_programme.MAX_PRICED:
+            dual_programme.raise_two_prices(best, deadline)
     except OutOfTime:
         status = Status.TIME_LIMIT
-    allocation = start if best.path is None else Allocation(matrix_of(problem, order_N, best.path))
+    allocation = start if best.path is None else Allocation(matrix_of(problem, best.path))
     return Answer(allocation, min(best.bound, allocation.bias_lambda), status)
 
 

@@ -39,32 +39,20 @@ class OutOfTime(Exception):
 
 
 def check_deadline(deadline: float) -> None:
-    """
-    Raises:
-        OutOfTime: the deadline (of ``time.perf_counter``) passed.
-    """
+    """Raise :class:`OutOfTime` once the deadline (of ``time.perf_counter``) passed."""
     if time.perf_counter() > deadline:
         raise OutOfTime
 
 
-@dataclass(frozen=True, eq=False)
 class Instance:
     """Sorted budgets and the request, with the sums that bounds and search need again and again."""
 
-    budget_N: NDArray[np.int64]  # falling
-    num_blocks: int
-    total: int  # T, at most the sum of budgets
-    exactly: bool  # total mode eq
-    floor: int  # c_min
-
-    @property
-    def num_clients(self) -> int:
-        return len(self.budget_N)
-
-    @cached_property
-    def all_budgets(self) -> int:
-        """The sum of budgets."""
-        return int(self.budget_N.sum())
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.budget_N = problem.usable_N[problem.by_falling_budget_N]
+        self.num_blocks, self.num_clients = problem.num_blocks, problem.num_clients
+        self.total, self.all_budgets = problem.most_blocks, int(self.budget_N.sum())  # T, and the most that it can be
+        self.exactly, self.floor = problem.total_mode == "eq", problem.min_popularity
 
     @cached_property
     def waste_before(self) -> NDArray[np.int64]:
@@ -151,21 +139,16 @@ def take(histogram: NDArray[np.int64], admitted: NDArray[np.int64], p: int) -> N
     return after
 
 
-def matrix_of(problem: Problem, order_N: NDArray[np.int64], path: Path) -> NDArray[np.bool_]:
-    """A matrix whose block of popularity p is held by p of its n permitted clients, every client holding one block.
-
-    ``order_N`` lists clients by falling budget; ``path`` is least popular first, and so are the blocks.
-
-    Raises:
-        RuntimeError: no such matrix, which :meth:`Instance.cost` rules out.
-    """
+def matrix_of(problem: Problem, path: Path) -> NDArray[np.bool_]:
+    """A matrix whose block of popularity p is held by p of its n permitted clients, every client holding one block;
+    the least popular block first. :meth:`Instance.cost` says whether there is one."""
     from scipy import sparse  # takes long to load, and other solvers do without
     from scipy.sparse.csgraph import maximum_flow
 
     M, N = problem.num_blocks, problem.num_clients
     popularity_M, permitted_M = np.array(path).T
     block, rank = np.nonzero(np.arange(N)[None, :] < permitted_M[:, None])
-    client = order_N[rank]
+    client = problem.by_falling_budget_N[rank]
     # Nodes: source, clients, blocks, sink, then the pair that carries the lower bound of one block for each client.
     source, sink, extra_source, extra_sink = 0, 1 + N + M, 2 + N + M, 3 + N + M
     clients, blocks = 1 + np.arange(N), 1 + N + np.arange(M)
@@ -184,8 +167,7 @@ def matrix_of(problem: Problem, order_N: NDArray[np.int64], path: Path) -> NDArr
     )
     graph = sparse.csr_array((arcs[2].astype(np.int32), (arcs[0], arcs[1])), shape=(4 + N + M, 4 + N + M))
     result = maximum_flow(graph, extra_source, extra_sink)
-    if result.flow_value != N + total:
-        raise RuntimeError(f"no matrix has popularities and permissions {path}")
+    assert result.flow_value == N + total, f"no matrix has popularities and permissions {path}"
     A_MN = np.zeros((M, N), bool)
     A_MN[block, client] = np.asarray(result.flow[1 + client, 1 + N + block]).ravel() > 0
     return A_MN
@@ -193,7 +175,7 @@ def matrix_of(problem: Problem, order_N: NDArray[np.int64], path: Path) -> NDArr
 
 def _cumulated(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """[b, n]: the sum over the first n clients."""
-    return np.concatenate((np.zeros((len(rows), 1), np.int64), np.cumsum(rows, axis=1)), axis=1)
+    return np.pad(np.cumsum(rows, axis=1), ((0, 0), (1, 0)))
 
 
 def _arcs(tail: object, head: object, capacity: object) -> NDArray[np.int64]:

@@ -16,23 +16,21 @@ Shapes: M blocks, N clients, C choices. ``budget_N`` int64 sorted falling; ``g_C
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, solver
-from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets
-from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.solvers.balanced import WrappedAllocation, WrappedGroup, balanced, water_filled_budgets
 
 # Up to this many values of n2 and of v2 are tried at once; beyond, a grid is refined around the best points.
 _GRID = 64
 _REFINED_GROUPS = 6
 
 
-@dataclass(frozen=True)
-class TwoLevel:
+class TwoLevel(NamedTuple):
     """A choice of the closed form; ``bias_lambda`` is exact unless a client happens to hold popular blocks only."""
 
     hub_blocks: int  # g
@@ -50,33 +48,24 @@ def closest_two_level(problem: Problem, target: float = 0.0) -> WrappedAllocatio
     1 ms at N=50, milliseconds at N=1000, a sort and some passes at N = 10^6.
     """
     even = balanced(problem)
-    order_N = by_falling_budget(problem)
-    choice = best_two_level(problem, problem.usable_N[order_N], target)
+    choice = best_two_level(problem, target)
     if choice is None:
         return even
-    carried_out = _carry_out(problem, order_N, choice)
+    carried_out = _carry_out(problem, choice)
     return min((even, carried_out), key=lambda allocation: abs(allocation.bias_lambda - target))
 
 
-def by_falling_budget(problem: Problem) -> NDArray[np.int64]:
-    """Clients from the largest usable budget to the smallest, equal ones in the order given."""
-    negative = -problem.usable_N
-    return np.argsort(negative.astype(np.int16) if problem.num_blocks < 2**15 else negative, kind="stable")  # radix
-
-
-def best_two_level(problem: Problem, budget_N: NDArray[np.int64], target: float = 0.0) -> TwoLevel | None:
-    """The choice whose closed-form Lambda is closest to ``target``, None when none can be carried out. ``budget_N`` is
-    sorted falling."""
+def best_two_level(problem: Problem, target: float = 0.0) -> TwoLevel | None:
+    """The choice whose closed-form Lambda is closest to ``target``, None when none can be carried out."""
 
     def distance(choice: TwoLevel) -> float:
         return abs(choice.bias_lambda - target)
 
-    form = _ClosedForm(problem, budget_N)
+    form = _ClosedForm(problem)
     N, floor = problem.num_clients, problem.min_popularity
     groups = np.arange(1, problem.num_blocks)
-    n2 = _grid(1, N)
-    v2 = _grid(floor, N)
-    step = max(_widest(n2), _widest(v2))
+    n2, v2 = _grid(1, N), _grid(floor, N)
+    step = max(int(np.diff(grid).max(initial=1)) for grid in (n2, v2))
     best: TwoLevel | None = None
     windows = [(groups, n2, v2)]
     while windows and len(groups):
@@ -100,10 +89,10 @@ def best_two_level(problem: Problem, budget_N: NDArray[np.int64], target: float 
 class _ClosedForm:
     """Lambda of (g, n2, v2), broadcast, from prefix sums of the sorted budgets."""
 
-    def __init__(self, problem: Problem, budget_N: NDArray[np.int64]) -> None:
+    def __init__(self, problem: Problem) -> None:
+        budget_N = problem.usable_N[problem.by_falling_budget_N]
         self.M, self.N = problem.num_blocks, problem.num_clients
         self.total, self.exactly = problem.most_blocks, problem.total_mode == "eq"
-        self.floor = problem.min_popularity
         self.prefix = np.concatenate(([0], np.cumsum(budget_N)))
         # larger[k]: clients with budget > k
         self.larger = self.N - np.cumsum(np.bincount(budget_N, minlength=self.M + 1))
@@ -124,15 +113,14 @@ class _ClosedForm:
         for row, at in enumerate(best_G.tolist()):
             if np.isfinite(flat[row, at]):
                 a, b = divmod(at, len(v2))
-                popularity = int(v1[row, a, b]), int(v2[b])
-                choices.append(
-                    TwoLevel(int(groups[row]), popularity[0], int(n2[a]), popularity[1], float(flat[row, at]))
-                )
+                numbers = map(int, (groups[row], v1[row, a, b], n2[a], v2[b]))
+                choices.append(TwoLevel(*numbers, float(flat[row, at])))
         return choices
 
     def evaluate(
         self, g: NDArray[np.int64], n2: NDArray[np.int64], v2: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Lambda, infinite where the choice cannot be carried out, and the largest v1."""
         M, N = self.M, self.N
         demand = (M - g) * v2
         top = self.capped(n2, np.full_like(n2, M))
@@ -149,9 +137,10 @@ class _ClosedForm:
         return np.where(fits, value, np.inf), v1
 
 
-def _carry_out(problem: Problem, order_N: NDArray[np.int64], choice: TwoLevel) -> WrappedAllocation:
+def _carry_out(problem: Problem, choice: TwoLevel) -> WrappedAllocation:
     """Blocks held in each group, then wrapped around. Clients are taken in the order of falling budgets."""
     M, N, g, n2 = problem.num_blocks, problem.num_clients, choice.hub_blocks, choice.top_clients
+    order_N = problem.by_falling_budget_N
     budget_N = problem.usable_N[order_N]
     demand, hub_total = (M - g) * choice.top_popularity, g * choice.hub_popularity
     top_room = np.where(np.arange(N) < n2, np.minimum(budget_N, M - g), 0)
@@ -169,7 +158,7 @@ def _carry_out(problem: Problem, order_N: NDArray[np.int64], choice: TwoLevel) -
     held = np.empty((2, N), np.int64)
     held[:, order_N] = hub_N, top_N
     # Hub last: most clients hold hub blocks only, and so reuse the base pass up to there.
-    return WrappedAllocation((WrappedGroup(0, M - g, held[1]), WrappedGroup(M - g, g, held[0])))
+    return WrappedAllocation((WrappedGroup(M - g, held[1]), WrappedGroup(g, held[0])))
 
 
 def _serve_every_client(top_N: NDArray[np.int64], top_room: NDArray[np.int64], hub_total: int) -> None:
@@ -185,10 +174,6 @@ def _serve_every_client(top_N: NDArray[np.int64], top_room: NDArray[np.int64], h
 
 def _grid(first: int, last: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(first, last, min(_GRID, last - first + 1)).round().astype(np.int64))
-
-
-def _widest(grid: NDArray[np.int64]) -> int:
-    return int(np.diff(grid).max(initial=1))
 
 
 def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray[np.int64]:

@@ -45,8 +45,7 @@ import numpy as np
 
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.estimators.registry import estimator_of
-from zorba_core.engine.methods.registry import MethodFacts
+from zorba_core.engine.parts import MethodFacts, estimator_of
 from zorba_core.engine.round import MethodState, Reports, RoundContext
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
