@@ -16,7 +16,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help install app lab model federation test quick lint bench notebooks report screenshots clean
+.PHONY: help install app lab model federation test quick lint bench notebooks claims screenshots clean
 
 help:
 	@echo "make app          the dashboard at http://127.0.0.1:$(PORT)"
@@ -28,7 +28,7 @@ help:
 	@echo "make lint         ruff"
 	@echo "make bench        the timings that matter, into artifacts/benchmarks; DECOMFL=FOLDER adds its authors' own code"
 	@echo "make notebooks    run every walkthrough and store its outputs"
-	@echo "make report       every claim of the paper decided anew, from what is in artifacts"
+	@echo "make claims       decide every claim of the paper from what is in artifacts"
 	@echo "make screenshots  pictures of every page, into artifacts/screenshots"
 	@echo "make clean        remove the environment"
 
@@ -83,8 +83,8 @@ bench: $(STAMP)
 notebooks: $(STAMP)
 	$(BIN)/python notebooks/_execute.py
 
-report: $(STAMP)
-	$(BIN)/zorba report
+claims: $(STAMP)
+	$(BIN)/zorba reproduce claims
 
 screenshots: $(STAMP)
 	$(BIN)/python -m tests.app.screenshots

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation.measures import Allocation
-from zorba_core.errors import InvalidInputError
 from zorba_core.study.theory import (
     Constants,
     Quadratic,
@@ -34,8 +33,8 @@ def constants(lr: float, **changes) -> Constants:
 
 
 BOUNDS = {
-    "theorem 1, stated": lambda c: theorem_1(c, "statement"),
-    "theorem 1, proven": lambda c: theorem_1(c, "proof"),
+    "theorem 1, stated": lambda c: theorem_1(c, stated=True),
+    "theorem 1, proven": lambda c: theorem_1(c, stated=False),
     "theorem 2": theorem_2,
 }
 
@@ -50,7 +49,7 @@ def test_lemma_4_is_the_derivative_of_the_bias(bound_of, bias_lambda):
 
 
 def test_theorem_1_by_hand():
-    bound = theorem_1(constants(1e-6), "proof")
+    bound = theorem_1(constants(1e-6), stated=False)
     half = 1.5 * L * 1e-12 * D * N
     assert bound.denominator(0.5) == pytest.approx(5e-7 - half * 0.5)
     error = 0.25 * 1e-8 * L**2 * 1e-6 * 1003**3 * N
@@ -65,23 +64,21 @@ def test_theorem_2_by_hand():
 
 
 def test_statement_and_proof_of_theorem_1_differ_in_factor_and_rate():
-    stated, proven = (theorem_1(constants(1e-6), version).slope for version in ("statement", "proof"))
+    stated, proven = (theorem_1(constants(1e-6), stated=which).slope for which in (True, False))
     assert proven / stated == pytest.approx(D * 4 / (D + 3))
-    rate = largest_lr_theorem_1(N, D, L, "statement")
-    assert rate == pytest.approx(1.5 * largest_lr_theorem_1(N, D, L, "proof"))
-    bound = theorem_1(constants(rate, directions=1), "statement")
+    rate = largest_lr_theorem_1(N, D, L, stated=True)
+    assert rate == pytest.approx(1.5 * largest_lr_theorem_1(N, D, L, stated=False))
+    bound = theorem_1(constants(rate, directions=1), stated=True)
     assert bound.denominator(N) < 0 < bound.denominator(1.0)
     assert bound.bias(N) == bound.average_gradient(N, 1.0, 10) == math.inf
-    with pytest.raises(InvalidInputError, match="version"):
-        theorem_1(constants(1e-6), "draft")
 
 
 def test_at_the_proven_rates_the_denominator_vanishes_at_the_worst_lambda():
-    first = theorem_1(constants(largest_lr_theorem_1(N, D, L, "proof")), "proof")
-    second = theorem_2(constants(largest_lr_theorem_2(N, D, L, KAPPA, "proof")))
+    first = theorem_1(constants(largest_lr_theorem_1(N, D, L, stated=False)), stated=False)
+    second = theorem_2(constants(largest_lr_theorem_2(N, D, L, KAPPA, stated=False)))
     assert first.denominator(N) == pytest.approx(0, abs=1e-16)
     assert second.denominator(N) == pytest.approx(0, abs=1e-16)
-    assert largest_lr_theorem_2(N, D, L, KAPPA, "proof") == 2 * largest_lr_theorem_2(N, D, L, KAPPA)
+    assert largest_lr_theorem_2(N, D, L, KAPPA, stated=False) == 2 * largest_lr_theorem_2(N, D, L, KAPPA, stated=True)
 
 
 def test_rounds_diminish_only_the_gap_term():

@@ -37,7 +37,6 @@ _COMMANDS = {
     "runs": "runs",
     "get-model": "get_model",
     "reproduce": "reproduce",
-    "report": "report",
     "task": "task",
     "federate": "federate",
 }

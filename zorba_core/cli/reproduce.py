@@ -1,63 +1,83 @@
-"""``zorba reproduce``: run what is missing of the experiments."""
+"""``zorba reproduce``: run what is missing of the experiments, and decide the paper's claims."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.plans import plans
-from zorba_core.study.sweep import FOLDER, missing, read_table, sweep
+from zorba_core.study.sweep import FOLDER, Plan, missing, read_table, sweep
+
+CLAIMS = "claims"
 
 
 def reproduce(
-    names: list[str] | None = typer.Argument(None, help="Experiments; default: all, as --list names them."),
+    names: list[str] | None = typer.Argument(None, help="Experiments, as --list names them (default: all); or claims."),
     profile: str = typer.Option("cpu", help="cpu: hours of one core; gpu: the paper's 50 clients on one card."),
     base: str | None = typer.Option(None, help="Only the cells of this base model."),
     most: int | None = typer.Option(None, min=1, help="Stop after so many runs of each experiment."),
-    listing: bool = typer.Option(False, "--list", help="Say what there is and what is missing; run nothing."),
-    folder: Path = typer.Option(FOLDER, help="Where the tables are; run folders go to its subfolder work."),
+    listing: bool = typer.Option(False, "--list", help="List the experiments and their missing runs; run nothing."),
+    folder: Path = typer.Option(Path("."), help="The checkout: its artifacts are read and written."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Run the missing runs of experiments, one after the other, and add each to its table. Finished runs are skipped,
-    an interrupted one resumes.
+    """Run the missing runs of experiments, one after the other, and add each to its table in artifacts/experiments.
+    Finished runs are skipped, an interrupted one resumes. After Ctrl-C, which ends with status 1, the same command
+    continues.
 
-    Ctrl-C stops after the round at hand and exits with status 1; the same command continues.
+    "zorba reproduce claims" decides every claim of the paper from mathematics and these tables. It writes
+    artifacts/claims.json and the table of artifacts/report/README.md.
     """
     known = plans(profile)
-    chosen = [name if name in known else f"{name}-{profile}" for name in names or known]
-    for name, asked in zip(chosen, names or known, strict=True):
-        if name not in known:
-            raise InvalidInputError(f"experiment {asked!r} is unknown; choose one of {', '.join(known)}")
-    rows = []
+    asked = list(names or known)
+    chosen = [name if name in known else f"{name}-{profile}" for name in asked if name != CLAIMS]
     for name in chosen:
-        plan = known[name]
-        if base is not None:
-            plan = replace(plan, cells=tuple(cell for cell in plan.cells if cell.base == base))
-        if listing:
-            table = read_table(name, folder, missing_ok=True)
-        else:
-            table = sweep(plan, folder=folder, scratch=folder / "work", most=most)
-        by_run = table.drop_duplicates("config_sha256")
-        rows.append(
-            {
-                "experiment": name,
-                "question": plan.question,
-                "runs": len(by_run),
-                "diverged": int((by_run["status"] == "diverged").sum()),
-                "missing": len(missing(plan, table)),
-                "table": str(folder / f"{name}.parquet"),
-            }
-        )
-    emit({"profile": profile, "experiments": rows}, as_json, [line for row in rows for line in _lines(row)])
+        if name not in known:
+            what = name.removesuffix(f"-{profile}")
+            raise InvalidInputError(f"experiment {what!r} is unknown; choose one of {', '.join([*known, CLAIMS])}")
+    made = [_reproduced(known[name], folder / FOLDER, base, most, listing) for name in chosen]
+    result: dict[str, Any] = {"profile": profile, "experiments": made}
+    lines = [line for row in made for line in _lines(row)]
+    if CLAIMS in asked and not listing:
+        result["claims"] = _decided(folder)
+        lines += [f"{number:>4} {verdict}" for verdict, number in result["claims"]["verdicts"].items()]
+        lines += map(str, result["claims"]["written"])
+    emit(result, as_json, lines)
 
 
-def _lines(row: dict) -> list[str]:
+def _reproduced(plan: Plan, folder: Path, base: str | None, most: int | None, listing: bool) -> dict[str, Any]:
+    """An experiment after its missing runs were made; with ``listing`` as it is."""
+    if base is not None:
+        plan = replace(plan, cells=tuple(cell for cell in plan.cells if cell.base == base))
+    if listing:
+        table = read_table(plan.name, folder, missing_ok=True)
+    else:
+        table = sweep(plan, folder=folder, scratch=folder / "work", most=most)
+    by_run = table.drop_duplicates("config_sha256")
+    return {
+        "experiment": plan.name,
+        "question": plan.question,
+        "runs": len(by_run),
+        "diverged": int((by_run["status"] == "diverged").sum()),
+        "missing": len(missing(plan, table)),
+        "table": str(folder / f"{plan.name}.parquet"),
+    }
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
     diverged = f", {row['diverged']} of them diverged" if row["diverged"] else ""
     return [
         f"{row['experiment']:<12} {row['question']}",
         f"{'':<12} {row['runs']} runs{diverged}; at least {row['missing']} are missing; {row['table']}",
     ]
+
+
+def _decided(folder: Path) -> dict[str, Any]:
+    from zorba_core.study.claims import FILE, PAGE, count, write_claims
+
+    rows = write_claims(folder)
+    return {"decided": len(rows), "verdicts": count(rows), "written": [folder / FILE, folder / PAGE]}

@@ -21,6 +21,7 @@ from zorba_core.study import claims_allocation, claims_runs, claims_tables, clai
 from zorba_core.study.outcome import CLAIMS, Verdict
 
 FILE, PAGE = Path("artifacts/claims.json"), Path("artifacts/report/README.md")
+COMMAND = "zorba reproduce claims"
 PARTS = {  # of the page's table
     "Memory, rounds and messages": claims_tables.__name__,
     "Theory": claims_theory.__name__,
@@ -90,11 +91,13 @@ def read_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
     """
     path = Path(folder) / FILE
     if not path.is_file():
-        raise MissingDataError(f"{path} does not exist; make it with: zorba report")
+        raise MissingDataError(f"{path} does not exist; make it with: {COMMAND}")
     try:
         return [Row(**row) for row in read_json(path)]
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{path}: not a file of claims ({error}); make it again with: zorba report") from None
+        raise InvalidInputError(
+            f"{path}: not a file of claims ({error}); make it again with: zorba reproduce claims"
+        ) from None
 
 
 def count(rows: Iterable[Row]) -> dict[str, int]:
@@ -110,7 +113,7 @@ def page_table(rows: list[Row]) -> str:
         _TABLE_BEGINS,
         "",
         f"{len(rows)} claims: {counted}. Notes, and the function behind each verdict: [claims.json](../claims.json), "
-        "made by `zorba report`.",
+        f"made by `{COMMAND}`.",
     ]
     for part, module in PARTS.items():
         lines += ["", f"### {part}", "", "| where | the paper says | measured | verdict |", "| --- | --- | --- | --- |"]

@@ -1,38 +1,26 @@
-"""What runs decide, from the tables of :mod:`zorba_core.study.sweep`. A table that is not there decides nothing.
+"""What runs decide, from the tables of :mod:`zorba_core.study.sweep`. Without its table a claim is undecided.
 
-How a verdict is reached. The sample is the cell, a base model with a task: every cell must show the same, and each
-sentence says how many there are. No difference counts that a placebo shows as well: an arm that repeats another in all
-that the theory reads, with a rate of its own. In the tables of two removed experiments such ratios of speed came out as
-0.79 and 1.23, so a ratio between 0.75 and 1.33 is no evidence, whatever its interval over seeds. What small models do
-not show is "not seen", never "contradicted".
+How a verdict is reached. The sample is the cell, a base model with a task: every cell must show the same. No difference
+counts that a placebo shows as well: an arm that repeats another in all that the theory reads, at its own best rate. In
+the tables of two removed experiments such ratios of speed came out as 0.79 and 1.23, so a ratio between 0.75 and 1.33
+is no evidence, whatever its interval over seeds. What small models do not show is "not seen", never "contradicted".
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from zorba_core.errors import MissingDataError
+from zorba_core.study import statistics as st
 from zorba_core.study.claims_theory import dropped_update, printed_step
-from zorba_core.study.outcome import NOT_RUN, Outcome, Verdict, claim
+from zorba_core.study.outcome import Answer, Verdict, claim
 from zorba_core.study.plans import PROFILES, plans
-from zorba_core.study.statistics import (
-    CELL,
-    arms_differ,
-    best_rates,
-    by_cell,
-    cost_ratio,
-    is_alike,
-    losses_by_seed,
-    mean_interval,
-    measured,
-    paired,
-    placebo_differences,
-    rank_correlation,
-    rounds_to_target,
-)
 from zorba_core.study.sweep import FOLDER, late_values, read_table
 
 NO_EVIDENCE = (0.75, 1.33)  # a pooled ratio in here is what placebos show
@@ -41,9 +29,37 @@ MARGIN = plans()["cases"].margin  # nats of late loss below which two arms count
 _FEWEST_SEEDS = 3
 
 
+@dataclass(frozen=True)
+class _FirstSeries:
+    """The series that an experiment's table replaces arm by arm: its file, its margin, and its arms' names today."""
+
+    file: str
+    margin: float = MARGIN
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+_PILED = ("twos", "hub", "hub-2", "hub-3", "linear")
+_FIRST = {
+    "cases": _FirstSeries("cases-first", 0.01),
+    "lambda": _FirstSeries(
+        "lambda-first",
+        names={
+            **{"twos-pile": "twos piled", "linear-pile": "linear piled"},
+            **{"hub-pile": "hub piled", "hub-spread": "hub", "hub2-pile": "hub-2 piled", "hub2-spread": "hub-2"},
+            **{"one-scarce": "one scarce", "eleven-scarce": "eleven scarce"},
+        },
+    ),
+    "blocks": _FirstSeries("ablations", names={"first 4 blocks": "first", "last 4 blocks": "last", "usual": "frozen"}),
+    "setting": _FirstSeries("ablations", names={"as printed": "printed"}),
+}
+
+
+# --- tables ----------------------------------------------------------------------------------------------
+
+
 def runs(checkout: Path, *names: str) -> pd.DataFrame:
-    """The tables of these experiments that are there, one below the other; empty where there is none. Of a planned
-    experiment an arm counts once all of its seeds have ended: no verdict stops a series that is still running."""
+    """The existing tables of these experiments, one below the other; empty where there is none. Of a planned experiment
+    an arm counts once all of its seeds have ended: no verdict stops a series that is still running."""
     folder = checkout / FOLDER
     tables = [_ended(name, read_table(name, folder)) for name in names if (folder / f"{name}.parquet").is_file()]
     return pd.concat(tables, ignore_index=True) if tables else read_table("none", folder, missing_ok=True)
@@ -53,7 +69,7 @@ def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
     plan = {**plans("cpu"), **plans("gpu")}.get(name)
     if plan is None:  # a first series, or a placebo of removed experiments
         return table
-    made = {key: set(rows["seed"]) for key, rows in measured(table).groupby(["base", "task", "rounds", "arm"])}
+    made = {key: set(rows["seed"]) for key, rows in st.measured(table).groupby(["base", "task", "rounds", "arm"])}
     asked = {
         (cell.base, cell.task, cell.settings["rounds"], arm.name): set(cell.seeds)
         for cell in plan.cells
@@ -68,86 +84,99 @@ def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
 def _with_first_look(checkout: Path, name: str) -> pd.DataFrame:
     """An experiment, and of the first look at the real model those cells that the experiment has not yet."""
     table, first = runs(checkout, name, f"{name}-gpu"), runs(checkout, "real", "real-gpu")
-    there = set(zip(measured(table)["base"], measured(table)["task"], strict=True))
+    there = set(zip(st.measured(table)["base"], st.measured(table)["task"], strict=True))
     new = [cell not in there for cell in zip(first["base"], first["task"], strict=True)]
     return pd.concat([table, first[new]], ignore_index=True) if any(new) else table
 
 
-def not_run(*names: str) -> Outcome:
-    return Outcome(Verdict.UNDECIDED, NOT_RUN, f"zorba reproduce {' '.join(names)}")
+def _series(checkout: Path, experiment: str) -> list[tuple[pd.DataFrame, float]]:
+    """(table, nats of late loss below which its differences are no finding), best first: the planned experiment, then
+    its first series. The nats are the margin, or what the table's placebos show in the mean of a cell, if that is more.
+    """
+    first = _FIRST[experiment]
+    earlier = runs(checkout, first.file)
+    if experiment == "lambda":  # one rate, 20 clients, rows divided evenly
+        usual = (earlier["lr"] == 2e-2) & (earlier["alpha"] == 1.0) & (earlier["num_clients"] == 20)
+        earlier = earlier[usual]
+    earlier = earlier.assign(arm=earlier["arm"].replace(first.names))
+    planned = _with_first_look(checkout, experiment)
+    shown = st.by_cell(st.placebo_differences(planned))["value"].abs()
+    return [(planned, max([MARGIN, *shown])), (earlier, first.margin)]
 
 
-def cell_names(cells: pd.DataFrame) -> str:
-    """``2 cells: opt-mini on sst2, smollm2-135m on sst2``."""
-    names = list(dict.fromkeys(f"{row.base} on {row.task}" for row in cells.itertuples()))
-    return f"{len(names)} cell{'s' if len(names) > 1 else ''}: {', '.join(names)}"
+def _compared(checkout: Path, experiment: str, arm: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame, float]:
+    """Late loss of ``arm`` minus ``other`` by cell and by seed, and nats below which it is no finding; of the best
+    series with enough seeds.
+
+    Raises:
+        MissingDataError: there is none.
+    """
+    for table, floor in _series(checkout, experiment):
+        by_seed = st.paired(table, arm, other)
+        cells = st.by_cell(by_seed)
+        cells = cells[cells["count"] >= _FEWEST_SEEDS]
+        if len(cells):
+            return cells, by_seed, floor
+    raise MissingDataError(f"zorba reproduce {experiment}")
+
+
+def _needed(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """The rows.
+
+    Raises:
+        MissingDataError: there are none; names the command that makes them.
+    """
+    if rows.empty:
+        raise MissingDataError(f"zorba reproduce {experiment}")
+    return rows
+
+
+def _verdict(agrees: bool, opposite: bool) -> Verdict:
+    return Verdict.IN_SHAPE if agrees else Verdict.NOT_SEEN if opposite else Verdict.UNDECIDED
+
+
+def _listed(cells: pd.DataFrame, form: str) -> tuple[str, str]:
+    """Each cell's value with its interval: (for the claim, for its note). A claim of more than two cells has their
+    range alone."""
+    listed = "; ".join(
+        f"{row.base} on {row.task} {row.value:{form}} ({row.low:{form}} to {row.high:{form}}, {row.count} seeds)"
+        for row in cells.itertuples()
+    )
+    if len(cells) <= 2:
+        return listed, ""
+    return f"{cells['value'].min():{form}} to {cells['value'].max():{form}} in {len(cells)} cells", f"{listed}."
 
 
 # --- who is faster ---------------------------------------------------------------------------------------
 
 
-def _faster(checkout: Path, other: str, cost: str, *, zorba_ahead: bool) -> Outcome:
-    """ZorBA's rounds or passes to the target over the other's, cell by cell."""
-    table = _with_first_look(checkout, "tables")
-    if table.empty:
-        return not_run("tables")
-    target = plans()["tables"].target
-    cells = cost_ratio(rounds_to_target(table, target, cost), "zorba", other)
-    cells = cells[cells["count"] >= _FEWEST_SEEDS]
-    if cells.empty:
-        return not_run("tables")
-    made = measured(table)
-    tuned = set(zip(made["base"], made["task"], made["experiment"].str.startswith("tables"), strict=True))
-    cells["tuned"] = [(row.base, row.task, True) in tuned for row in cells.itertuples()]
-    listed = "; ".join(
-        f"{row.base} on {row.task} {row.value:.2f} ({row.low:.2f} to {row.high:.2f}, {row.count} seeds)"
-        for row in cells.itertuples()
-    )
-    if len(cells) > 2:
-        mean, low, high, count = mean_interval(np.log(cells["value"]))
-        listed += f"; over {count} cells {math.exp(mean):.2f} ({math.exp(low):.2f} to {math.exp(high):.2f})"
-    trials = table[table["arm"].isin(["zorba", other]) & (table["role"] == "trial")]
-    on_edge = len(trials) > 0 and best_rates(trials)["on_edge"].any()
-    below, above = cells["high"] < 1, cells["low"] > 1
-    value, agrees, opposite = (cells["value"], below, above) if zorba_ahead else (1 / cells["value"], above, below)
-    verdict = Verdict.UNDECIDED
-    if not on_edge and (agrees & (value < np.where(cells["tuned"], NO_EVIDENCE[0], PILOT))).all():
-        verdict = Verdict.IN_SHAPE
-    elif not on_edge and opposite.all():
-        verdict = Verdict.NOT_SEEN
-    what = {"round": "rounds", "forward_passes": "forward passes"}[cost]
-    notes = [f"to accuracy {target:g}", cell_names(cells)]
-    notes += [] if cells["tuned"].all() else ["rates of a pilot where the experiment has no trials"]
-    notes += ["a best rate lies on its grid's edge"] if on_edge else []
-    return Outcome(verdict, f"{what} over the other's: {listed}", "; ".join(notes))
-
-
+@claim("faster/fedit", "Table I", "FedIT needs the fewest rounds.", other="fedit", zorba_ahead=False)
+@claim("faster/fedzo", "V-B1", "Fewer rounds than FedZO in most cases.", other="fedzo")
+@claim(
+    "faster/decomfl-10", "not in the paper", "Fewer rounds than DeComFL with ten directions too.", other="decomfl-10"
+)
+@claim("faster/decomfl-passes", "not in the paper", "Fewer forward passes than DeComFL (Q = 1).", cost="forward_passes")
 @claim("faster/decomfl", "V-B1", "Fewer rounds than DeComFL (Q = 1).")
-def faster_than_decomfl(checkout: Path) -> Outcome:
-    return _faster(checkout, "decomfl", "round", zorba_ahead=True)
-
-
-@claim("faster/decomfl-passes", "not in the paper", "Fewer forward passes than DeComFL (Q = 1).")
-def faster_than_decomfl_by_passes(checkout: Path) -> Outcome:
-    return _faster(checkout, "decomfl", "forward_passes", zorba_ahead=True)
-
-
-@claim("faster/decomfl-10", "not in the paper", "Fewer rounds than DeComFL with ten directions too.")
-def faster_than_decomfl_10(checkout: Path) -> Outcome:
-    return _faster(checkout, "decomfl-10", "round", zorba_ahead=True)
-
-
-@claim("faster/fedzo", "V-B1", "Fewer rounds than FedZO in most cases.")
-def faster_than_fedzo(checkout: Path) -> Outcome:
-    return _faster(checkout, "fedzo", "round", zorba_ahead=True)
-
-
-@claim("faster/fedit", "Table I", "FedIT needs the fewest rounds.")
-def slower_than_fedit(checkout: Path) -> Outcome:
-    return _faster(checkout, "fedit", "round", zorba_ahead=False)
-
-
-# --- placebos --------------------------------------------------------------------------------------------
+def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ahead: bool = True) -> Answer:
+    """ZorBA's cost over the other's to the plan's target accuracy, cell by cell."""
+    table = _needed(_with_first_look(checkout, "tables"), "tables")
+    cells = st.cost_ratio(st.rounds_to_target(table, plans()["tables"].target, cost), "zorba", other)
+    cells = _needed(cells[cells["count"] >= _FEWEST_SEEDS], "tables")
+    made = st.measured(table)
+    tuned = set(zip(made["base"], made["task"], made["experiment"].str.startswith("tables"), strict=True))
+    of_pilot = np.array([(row.base, row.task, True) not in tuned for row in cells.itertuples()])
+    trials = table[table["arm"].isin(["zorba", other]) & (table["role"] == "trial")]
+    on_edge = len(trials) > 0 and st.best_rates(trials)["on_edge"].any()
+    below, above = cells["high"] < 1, cells["low"] > 1
+    ratio, agrees, opposite = (cells["value"], below, above) if zorba_ahead else (1 / cells["value"], above, below)
+    agrees &= ratio < np.where(of_pilot, PILOT, NO_EVIDENCE[0])
+    text, listed = _listed(cells, ".2f")
+    notes = [listed] if listed else []
+    notes += ["Rates of a pilot where the experiment has no trials."] if of_pilot.any() else []
+    notes += ["A best rate lies on its grid's edge."] if on_edge else []
+    what = "rounds" if cost == "round" else "forward passes"
+    verdict = _verdict(not on_edge and agrees.all(), not on_edge and opposite.all())
+    return verdict, f"{what} over the other's: {text}", " ".join(notes)
 
 
 def placebo_ratios(table: pd.DataFrame) -> pd.DataFrame:
@@ -155,23 +184,15 @@ def placebo_ratios(table: pd.DataFrame) -> pd.DataFrame:
     (E and D nearly so): a row for each cell, with the rates that one trial chose. Speed is rounds to the loss after
     70 % of what the paper's best trial lost, by interpolation; a run that does not arrive counts its whole horizon."""
     rows = []
-    for (study, *cell), part in table.groupby(["experiment", "base", "task"], sort=False):
+    for (study, _, _), part in table.groupby(["experiment", "base", "task"], sort=False):
         trials = part[(part["role"] == "trial") & (part["arm"] == "paper")]
         start = float(trials[trials["round"] == 0]["loss"].mean())
         target = start - 0.7 * (start - float(late_values(trials).groupby("lr")["loss"].mean().min()))
-        made = measured(part)
+        made = st.measured(part)
         rounds = {key: _arrival(run, target) for key, run in made.groupby(["arm", "seed"])}
-        by_arm = pd.Series(rounds).unstack(0).dropna()
-        rows.append(
-            {
-                "study": study,
-                "base": cell[0],
-                "task": cell[1],
-                "ratio": by_arm["paper"].mean() / by_arm["balanced"].mean(),
-                "seeds": len(by_arm),
-                "same_rate": made.groupby("arm")["lr"].first().nunique() == 1,
-            }
-        )
+        by_arm = pd.Series(rounds).unstack(0).dropna().mean()
+        same_rate = made.groupby("arm")["lr"].first().nunique() == 1
+        rows.append({"study": study, "ratio": by_arm["paper"] / by_arm["balanced"], "same_rate": same_rate})
     return pd.DataFrame(rows)
 
 
@@ -181,261 +202,168 @@ def _arrival(run: pd.DataFrame, target: float) -> float:
     below = np.flatnonzero(loss <= target)
     if not len(below):
         return float(run["rounds"].iloc[0])
-    i = int(below[0])
-    return at[i] if i == 0 else at[i - 1] + (loss[i - 1] - target) / (loss[i - 1] - loss[i]) * (at[i] - at[i - 1])
+    i = below[0]
+    return at[0] if i == 0 else float(np.interp(target, loss[[i, i - 1]], at[[i, i - 1]]))
 
 
 @claim("faster/placebo", "not in the paper", "A pooled ratio of speed shows which allocation is faster.")
-def placebo(checkout: Path) -> Outcome:
-    table = runs(checkout, "placebo")
-    if table.empty:
-        return not_run("placebo")
-    cells = placebo_ratios(table)
+def placebo(checkout: Path) -> Answer:
+    """Two allocations alike in Lambda, V and T, in two earlier studies. No pooled ratio between 0.75 and 1.33 of the
+    earlier tables is evidence."""
+    cells = placebo_ratios(_needed(runs(checkout, "placebo"), "placebo"))
     pooled = cells.groupby("study", sort=False)["ratio"].agg(lambda ratio: math.exp(np.log(ratio).mean()))
-    over_cells = mean_interval(np.log(cells["ratio"]))
+    value, low, high = np.exp(st.mean_interval(np.log(cells["ratio"]))[:3])
     same, own = (cells[cells["same_rate"] == alike]["ratio"] for alike in (True, False))
     tables = [runs(checkout, name) for profile in PROFILES for name in plans(profile)]
-    later = [shift for table in tables for shift in by_cell(placebo_differences(table))["value"].abs()]
-    note = f". Since then placebos differ by up to {max(later):.3f} nats, {len(later)} pairs" if later else ""
-    return Outcome(
-        Verdict.UNDECIDED,
-        f"two allocations alike in Lambda, V and T came out {' and '.join(f'{value:.2f}' for value in pooled)} times "
-        f"as fast in two studies; with the cell as the sample {math.exp(over_cells.value):.2f} "
-        f"({math.exp(over_cells.low):.2f} to {math.exp(over_cells.high):.2f}, {len(cells)} cells)",
-        f"where one trial chose the same rate for both the ratios are {same.min():.2f} to {same.max():.2f}, else "
-        f"{own.min():.2f} to {own.max():.2f}: a rate moves them. No pooled ratio between {NO_EVIDENCE[0]} and "
-        f"{NO_EVIDENCE[1]} of the earlier tables is evidence{note}",
+    later = [shift for table in tables for shift in st.by_cell(st.placebo_differences(table))["value"].abs()]
+    note = (
+        f"Where one trial chose the same rate for both the ratios are {same.min():.2f} to {same.max():.2f}, else "
+        f"{own.min():.2f} to {own.max():.2f}: a rate moves them."
     )
-
-
-def floor_of(table: pd.DataFrame) -> float:
-    """Nats of late loss below which a difference is no finding: the margin, or what this table's placebos show in the
-    mean of a cell, whichever is larger."""
-    shown = by_cell(placebo_differences(table))["value"].abs()
-    return max(MARGIN, float(shown.max()) if len(shown) else 0.0)
+    return (
+        Verdict.UNDECIDED,
+        f"two like allocations came out {' and '.join(f'{ratio:.2f}' for ratio in pooled)} times as fast; with the "
+        f"cell as the sample {value:.2f} ({low:.2f} to {high:.2f}, {len(cells)} cells)",
+        note + (f" Since then placebos differ by up to {max(later):.3f} nats, {len(later)} pairs." if later else ""),
+    )
 
 
 # --- allocations -----------------------------------------------------------------------------------------
 
 
-def _difference(table: pd.DataFrame, arm: str, other: str) -> tuple[pd.DataFrame, str]:
-    """(late loss of ``arm`` minus ``other`` by cell, in words)."""
-    cells = by_cell(paired(table, arm, other))
-    cells = cells[cells["count"] >= _FEWEST_SEEDS]
-    listed = "; ".join(
-        f"{row.base} on {row.task} {row.value:+.4f} ({row.low:+.4f} to {row.high:+.4f}, {row.count} seeds)"
-        for row in cells.itertuples()
-    )
-    return cells, f"late loss, nats: {listed}"
-
-
-def _cases(checkout: Path) -> tuple[pd.DataFrame, float]:
-    """The case study and its margin; of the first series until the planned one is there."""
-    table = runs(checkout, "cases", "cases-gpu")
-    return (table, MARGIN) if len(table) else (runs(checkout, "cases-first"), 0.01)
-
-
 @claim("fig-4b/sc1-sc2", "Fig. 4(b); V-B4", "SC1 converges like SC2, with less VRAM.")
-def sc1_like_sc2(checkout: Path) -> Outcome:
-    table, margin = _cases(checkout)
-    cells, text = _difference(table, "SC1", "SC2")
-    if cells.empty:
-        return not_run("cases")
-    differences = paired(table, "SC1", "SC2")
-    alike = [is_alike(seeds["difference"], margin) for _, seeds in differences.groupby(CELL)]
-    verdict = Verdict.UNDECIDED
-    if all(alike):
-        verdict = Verdict.IN_SHAPE
-    elif all(one is False for one in alike):
-        verdict = Verdict.NOT_SEEN
-    return Outcome(
-        verdict, text, f"SC1 minus SC2; alike: the 90 % interval within {margin:g} nats; {cell_names(cells)}"
-    )
+def sc1_like_sc2(checkout: Path) -> Answer:
+    """Alike: the 90 % interval lies within the margin."""
+    cells, by_seed, margin = _compared(checkout, "cases", "SC1", "SC2")
+    alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
+    return _by_loss(_verdict(all(alike), all(one is False for one in alike)), "SC1 minus SC2", cells, margin)
 
 
 @claim("fig-4b/sc3", "Fig. 4(b); V-B4", "SC3 needs more rounds than SC2.")
-def sc3_slower(checkout: Path) -> Outcome:
-    table, margin = _cases(checkout)
-    cells, text = _difference(table, "SC3", "SC2")
-    if cells.empty:
-        return not_run("cases")
-    verdict = Verdict.UNDECIDED
-    if (cells["low"] > 0).all() and (cells["value"] > margin).all():
-        verdict = Verdict.IN_SHAPE
-    elif (cells["high"] < margin).all():
-        verdict = Verdict.NOT_SEEN
-    note = f"SC3 minus SC2; not seen: a slowdown of {margin:g} nats is excluded; {cell_names(cells)}"
-    return Outcome(verdict, text, note)
+def sc3_slower(checkout: Path) -> Answer:
+    """Not seen: a slowdown by the margin is excluded."""
+    cells, _, margin = _compared(checkout, "cases", "SC3", "SC2")
+    slower = (cells["low"] > 0).all() and (cells["value"] > margin).all()
+    return _by_loss(_verdict(slower, (cells["high"] < margin).all()), "SC3 minus SC2", cells, margin)
+
+
+@claim("observation-1/training", "Observation 1", "Convergence is best when all clients activate all blocks.")
+def all_blocks_best(checkout: Path) -> Answer:
+    """One rate for both."""
+    cells, _, margin = _compared(checkout, "lambda", "full", "balanced-4")
+    verdict = _verdict((cells["high"] < -margin).all(), (cells["low"] > margin).all())
+    return _by_loss(verdict, "all 12 blocks minus a balanced 4", cells, margin)
+
+
+@claim("proposition-1/training", "Proposition 1", "Matrices with one multiset of least popularities converge alike.")
+def same_lambda_same_speed(checkout: Path) -> Answer:
+    """Scarce blocks are left to a single client. Both matrices have Lambda 1.0475; V is 0.92 and 0.13."""
+    cells, by_seed, margin = _compared(checkout, "lambda", "eleven scarce", "one scarce")
+    alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
+    return _by_loss(_verdict(all(alike), _apart(cells, margin)), "eleven scarce blocks minus one", cells, margin)
+
+
+@claim("proposition-1/position", "Proposition 1", "So it does not matter which blocks are trained.")
+def which_blocks(checkout: Path) -> Answer:
+    """The same blocks for all clients: equal Lambda, V, E and T."""
+    cells, _, margin = _compared(checkout, "blocks", "last", "first")
+    return _by_loss(_verdict(False, _apart(cells, margin)), "last blocks minus first", cells, margin)
+
+
+def _apart(cells: pd.DataFrame, margin: float) -> bool:
+    """Whether every cell's difference exceeds the margin and its interval leaves 0 out."""
+    return bool(((cells["value"].abs() > margin) & ((cells["low"] > 0) | (cells["high"] < 0))).all())
+
+
+def _by_loss(verdict: Verdict, what: str, cells: pd.DataFrame, margin: float) -> Answer:
+    text, listed = _listed(cells, "+.4f")
+    note = f"Differences below {margin:.3g} nats are no evidence. {listed}".strip()
+    return verdict, f"{what}, late loss in nats: {text}", note
 
 
 @claim("lambda/ranks", "Remark 1", "What controls convergence is Lambda, not the total of blocks.")
-def lambda_ranks(checkout: Path) -> Outcome:
-    """Lambda against late loss over allocations of one total, of the planned series and of the first."""
-    texts, verdicts = [], []
-    for name in ("lambda", "lambda-gpu", "lambda-first"):
-        for cell, part in _one_total(runs(checkout, name)):
-            losses = losses_by_seed(part)
+def lambda_ranks(checkout: Path) -> Answer:
+    """Spearman's rank correlation of Lambda with late loss over allocations of one total; the interval resamples
+    allocations and seeds. The planned series and the first, of which each must show the same."""
+    texts, notes, verdicts = [], [], []
+    for table, _ in _series(checkout, "lambda"):
+        for cell, part in _one_total(table):
+            losses = st.losses_by_seed(part)
             losses = losses[np.isfinite(losses).all(axis=1)]
             if len(losses) < 8 or losses.shape[1] < _FEWEST_SEEDS:
                 continue
             measures = part.drop_duplicates("arm").set_index("arm").loc[losses.index]
-            ranked, by_v = (rank_correlation(measures[measure], losses) for measure in ("lambda", "V"))
-            verdicts.append(Verdict.IN_SHAPE if ranked.low > 0 else Verdict.NOT_SEEN if ranked.high < 0 else None)
+            ranked, by_v = (st.rank_correlation(measures[measure], losses) for measure in ("lambda", "V"))
+            verdicts.append(_verdict(ranked.low > 0, ranked.high < 0))
             texts.append(
-                f"{ranked.value:+.2f} ({ranked.low:+.2f} to {ranked.high:+.2f}) over {ranked.count} allocations of "
-                f"{measures['T'].iloc[0]:g} blocks, {losses.shape[1]} seeds, {cell}; V {by_v.value:+.2f}; that they "
-                f"differ at all: p = {arms_differ(losses):.2g}"
+                f"{ranked.value:+.2f} ({ranked.low:+.2f} to {ranked.high:+.2f}; {ranked.count} allocations, "
+                f"{losses.shape[1]} seeds)"
+            )
+            total = measures["T"].iloc[0]
+            notes.append(
+                f"{cell}, {total:g} blocks: V {by_v.value:+.2f}; do arms differ: p = {st.arms_differ(losses):.2g}."
             )
     if not texts:
-        return not_run("lambda")
-    first = verdicts[0]
-    verdict = first if first and all(one == first for one in verdicts) else Verdict.UNDECIDED
-    return Outcome(
-        verdict, f"rank correlation with late loss: {'; '.join(texts)}", "intervals over allocations and seeds"
-    )
+        raise MissingDataError("zorba reproduce lambda")
+    verdict = verdicts[0] if len(set(verdicts)) == 1 else Verdict.UNDECIDED
+    return verdict, f"rank correlation with late loss {' and '.join(texts)}", " ".join(notes)
 
 
 def _one_total(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """By cell and rate group, the arms of the total that most arms have, without placebos."""
+    """By cell, the arms of the total that most arms have, without placebos."""
+    table = st.measured(table)
     parts = []
-    table = measured(table)
-    table = table[(table["placebo_of"] == "") & (table["alpha"] == 1.0)]
-    for cell, part in table.groupby(CELL):
-        if part["experiment"].iloc[0] == "lambda-first":
-            part = part[part["lr"] == 2e-2]
+    for cell, part in table[table["placebo_of"] == ""].groupby(st.CELL):
         total = part.drop_duplicates("arm")["T"].mode()
-        if len(total):
-            parts.append((f"{cell[0]} on {cell[1]}", part[part["T"] == total.iloc[0]]))
+        parts.append((f"{cell[0]} on {cell[1]}", part[part["T"] == total.iloc[0]]))
     return parts
 
 
-_PAIRS = tuple((f"{name} piled", name) for name in ("twos", "hub", "hub-2", "hub-3", "linear"))
-_FIRST_PAIRS = (
-    ("hub-pile", "hub-spread"),
-    ("hub2-pile", "hub2-spread"),
-    ("twos-pile", "twos"),
-    ("linear-pile", "linear"),
-)
-
-
 @claim("lambda/matched", "Remark 1", "Of two allocations with equally popular blocks, the lower Lambda trains faster.")
-def lower_lambda_at_equal_popularity(checkout: Path) -> Outcome:
-    """Scarce blocks piled on the same clients: equal T, V and popularities, lower Lambda, higher coupled noise."""
-    table, pairs = runs(checkout, "lambda", "lambda-gpu"), _PAIRS
-    if not _all_pairs(table, pairs)[0]:
-        first = runs(checkout, "lambda-first")
-        table, pairs = first[(first["lr"] == 2e-2) & (first["alpha"] == 1.0)], _FIRST_PAIRS
-    means, names = _all_pairs(table, pairs)
-    if len(means) < 2:
-        return not_run("lambda")
-    over_pairs, floor = mean_interval(means), floor_of(table)
-    verdict = Verdict.UNDECIDED
-    if over_pairs.high < -floor:
-        verdict = Verdict.IN_SHAPE
-    elif over_pairs.low > floor:
-        verdict = Verdict.NOT_SEEN
-    return Outcome(
-        verdict,
-        f"late loss of the lower Lambda minus the higher: {over_pairs.value:+.3f} nats ({over_pairs.low:+.3f} to "
-        f"{over_pairs.high:+.3f}) over {over_pairs.count} pairs",
-        f"equal totals, V and popularities; below {floor:.3f} nats nothing is said; {names}",
-    )
-
-
-def _all_pairs(table: pd.DataFrame, pairs: tuple[tuple[str, str], ...]) -> tuple[list[float], str]:
-    means, names = [], ""
-    for piled, spread in pairs:
-        cells = by_cell(paired(table, piled, spread)) if len(table) else pd.DataFrame()
-        if len(cells):
-            means.append(float(cells["value"].mean()))
-            names = cell_names(cells)
-    return means, names
-
-
-@claim("proposition-1/training", "Proposition 1", "Matrices with one multiset of least popularities converge alike.")
-def same_lambda_same_speed(checkout: Path) -> Outcome:
-    """Eleven blocks left to one client against one block left to one client: one multiset of least popularities."""
-    table = runs(checkout, "lambda", "lambda-gpu")
-    pairs = paired(table, "eleven scarce", "one scarce")
-    if len(pairs) < _FEWEST_SEEDS:  # the first series, which left it open
-        first = runs(checkout, "lambda-first")
-        first = first[(first["lr"] == 2e-2) & (first["alpha"] == 1.0) & (first["num_clients"] == 20)]
-        pairs = paired(first, "eleven-scarce", "one-scarce")
-    if len(pairs) < _FEWEST_SEEDS:
-        return not_run("lambda")
-    mean, floor = mean_interval(pairs["difference"]), floor_of(table)
-    alike = is_alike(pairs["difference"], floor)
-    apart = abs(mean.value) > floor and not mean.low <= 0 <= mean.high
-    verdict = Verdict.IN_SHAPE if alike else Verdict.NOT_SEEN if apart else Verdict.UNDECIDED
-    return Outcome(
-        verdict,
-        f"late loss {mean.value:+.3f} nats ({mean.low:+.3f} to {mean.high:+.3f}, {mean.count} seeds) with eleven "
-        "scarce blocks, against one scarce block",
-        f"both have Lambda 1.0475; V is 0.92 and 0.13. Below {floor:.3f} nats nothing is said; {cell_names(pairs)}",
-    )
-
-
-@claim("observation-1/training", "Observation 1", "Convergence is best when all clients activate all blocks.")
-def all_blocks_best(checkout: Path) -> Outcome:
-    first = runs(checkout, "lambda-first")
-    first = first[(first["lr"] == 2e-2) & (first["alpha"] == 1.0) & (first["num_clients"] == 20)]
-    cells, text = _difference(first, "full", "balanced-4")
-    if cells.empty:
-        return not_run("lambda")
-    seen = (cells["high"] < -MARGIN).all()
-    opposite = (cells["low"] > MARGIN).all()
-    verdict = Verdict.IN_SHAPE if seen else Verdict.NOT_SEEN if opposite else Verdict.UNDECIDED
-    return Outcome(verdict, text, f"all 12 blocks minus a balanced 4 of 12, one rate for both; {cell_names(cells)}")
-
-
-@claim("proposition-1/position", "Proposition 1", "So it does not matter which blocks are trained.")
-def which_blocks(checkout: Path) -> Outcome:
-    """The first blocks of all clients against the last: equal in Lambda and in every measure."""
-    table, first, last = _with_first_look(checkout, "blocks"), "first", "last"
-    if table.empty or by_cell(paired(table, last, first)).empty:
-        table, first, last = runs(checkout, "ablations"), "first 4 blocks", "last 4 blocks"
-    cells, text = _difference(table, last, first)
-    if cells.empty:
-        return not_run("blocks")
-    floor = floor_of(table)
-    apart = (cells["value"].abs() > floor) & ((cells["low"] > 0) | (cells["high"] < 0))
-    return Outcome(
-        Verdict.NOT_SEEN if apart.all() else Verdict.UNDECIDED,
-        text,
-        f"last blocks minus first; one Lambda, V, E and T. Below {floor:.3f} nats nothing is said; {cell_names(cells)}",
-    )
+def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
+    """Scarce blocks piled on the same clients: equal totals, V and popularities, lower Lambda, higher coupled noise."""
+    for table, margin in _series(checkout, "lambda"):
+        cells = [st.by_cell(st.paired(table, f"{name} piled", name)) for name in _PILED]
+        means = [float(each["value"].mean()) for each in cells if len(each)]
+        if len(means) > 1:
+            mean = st.mean_interval(means)
+            return (
+                _verdict(mean.high < -margin, mean.low > margin),
+                f"late loss of the lower Lambda minus the higher: {mean.value:+.3f} nats ({mean.low:+.3f} to "
+                f"{mean.high:+.3f}) over {mean.count} pairs",
+                f"Differences below {margin:.3g} nats are no evidence.",
+            )
+    raise MissingDataError("zorba reproduce lambda")
 
 
 # --- the setting -----------------------------------------------------------------------------------------
 
 
 @claim("setting/printed", "II; V-A", "Directions on the unit sphere, mu = 1e-4 and eta = 5e-5 train the model.")
-def printed_setting(checkout: Path) -> Outcome:
-    """Counting decides (:func:`~zorba_core.study.claims_theory.printed_step`); runs stand beside it."""
-    counted = printed_step()
-    table, arm = runs(checkout, "setting", "setting-gpu"), "printed"
-    if table.empty:
-        table, arm = runs(checkout, "ablations"), "as printed"
-    moved = [_moved(cell, part) for cell, part in measured(table[table["arm"] == arm]).groupby(["base", "task"])]
-    return counted._replace(note="; ".join([counted.note, *moved]))
+def printed_setting(checkout: Path) -> Answer:
+    """Counting decides; runs only illustrate. d = 125 million, a weight of 0.02; norm sqrt(d) makes the step d times
+    larger."""
+    tables = [table[table["arm"] == "printed"] for table, _ in _series(checkout, "setting")]
+    made = next((table for table in tables if len(table)), tables[0])
+    moved = [_moved(*cell, part) for cell, part in st.measured(made).groupby(["base", "task"])]
+    return *printed_step(), " ".join(moved)
 
 
-def _moved(cell: tuple[str, str], part: pd.DataFrame) -> str:
+def _moved(base: str, task: str, part: pd.DataFrame) -> str:
     ends = part.sort_values("round").groupby("config_sha256")["loss"].agg(["first", "last"])
     change = (ends["last"] - ends["first"]).abs().max()
-    text = f"{cell[0]} on {cell[1]}: the loss moved by at most {change:.1e} in {part['rounds'].max()} rounds"
+    text = f"{base} on {task}: the loss moved by at most {change:.1e} in {part['rounds'].max()} rounds"
     error, lost = part["difference_error"].max(), part["update_lost"].max()
-    return text + (f", finite differences {error:.0%} off, {lost:.0%} of a step lost" if np.isfinite(error) else "")
+    return text + (f", finite differences {error:.0%} off, {lost:.0%} of a step lost." if np.isfinite(error) else ".")
 
 
 @claim("blocks/inactive", "II, block activation", "A client's model is a_mn w_m: inactive blocks are zero.")
-def frozen_or_dropped(checkout: Path) -> Outcome:
-    """Mathematics decides (:func:`~zorba_core.study.claims_theory.dropped_update`); runs stand beside it."""
-    counted = dropped_update()
+def frozen_or_dropped(checkout: Path) -> Answer:
+    """Mathematics decides; runs only illustrate. Section II multiplies inactive blocks by 0 (dropped), the proofs
+    evaluate the gradient at the full model (frozen): the theory is about frozen blocks only."""
     texts = [
-        f"{row.base} on {row.task} {row.value:+.3f} nats ({row.count} seeds)"
-        for name, usual in (("blocks", "frozen"), ("ablations", "usual"))
-        for row in by_cell(paired(runs(checkout, name), "dropped", usual)).itertuples()
+        f"{row.base} on {row.task} {row.value:+.3f} nats (seeds: {row.count})"
+        for table, _ in _series(checkout, "blocks")
+        for row in st.by_cell(st.paired(table, "dropped", "frozen")).itertuples()
     ]
-    added = [f"dropped minus frozen in runs: {'; '.join(texts)}"] if texts else []
-    return counted._replace(note=". ".join([counted.note, *added]))
+    return *dropped_update(), f"Dropped minus frozen in runs: {'; '.join(texts)}." if texts else ""

@@ -1,7 +1,7 @@
 """The paper's convergence theory as numbers: Theorems 1 and 2, and small problems on which each step can be checked.
 
 Theorems 1 and 2 bound (1/T) sum_t ||grad f(w_t)||^2 by ``gap / (D T) + (Theta / D) Lambda``, with D = Omega or Phi. The
-statements and the proofs (appendix) disagree in three places, so ``version`` names which is meant:
+statements and the proofs (appendix) disagree in three places; ``stated`` selects the statement:
 
 * Theorem 1's variance factor: ``(d + Q - 1)/Q`` stated (Lemma 2), ``d`` in the proof;
 * Theorem 1's learning rate: 1/(2 L d N^2) stated, 1/(3 L d N^2) proven. Omega > 0 for every Lambda <= N needs
@@ -17,21 +17,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import bias_lambda as lambda_of
-from zorba_core.errors import InvalidInputError
 
-Version = Literal["statement", "proof"]
 Loss = Callable[[NDArray], float]
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What the bounds are made of; sigma's are those of Assumptions 2 and 3."""
+    """Constants of the bounds; sigma's are those of Assumptions 2 and 3."""
 
     lr: float  # eta
     num_clients: int  # N
@@ -46,17 +44,11 @@ class Constants:
 
 @dataclass(frozen=True)
 class Bound:
-    """D = ``intercept - slope * Lambda`` (Omega or Phi), and Theta in its three parts: what either bound needs."""
+    """D = ``intercept - slope * Lambda`` (Omega or Phi), and Theta."""
 
     intercept: float  # eta / 2
     slope: float
-    theta_estimate: float  # of mu
-    theta_dissimilarity: float  # of sigma_G
-    theta_variance: float  # of sigma
-
-    @property
-    def theta(self) -> float:
-        return self.theta_estimate + self.theta_dissimilarity + self.theta_variance
+    theta: float
 
     def denominator(self, bias_lambda: float) -> float:
         """Omega(Lambda) or Phi(Lambda); the bound says nothing unless it is positive."""
@@ -77,54 +69,43 @@ class Bound:
         return gap / (denominator * num_rounds) + self.bias(bias_lambda) if denominator > 0 else math.inf
 
 
-def theorem_1(constants: Constants, version: Version = "statement") -> Bound:
+def theorem_1(c: Constants, *, stated: bool) -> Bound:
     """Standard bound: Omega = eta/2 - (3/2) L eta^2 v N Lambda, with v = (d + Q - 1)/Q stated or d proven, and
 
     Theta_1 = mu^2 L^2 eta (d + 3)^3 N / 4 + (eta N + (3/2) L eta^2 v N) sigma_G^2 + (3/2) L eta^2 v N sigma^2.
     """
-    c = constants
-    stated = (c.num_parameters + c.directions - 1) / c.directions
-    factor = {"statement": stated, "proof": float(c.num_parameters)}[_known(version)]
+    factor = (c.num_parameters + c.directions - 1) / c.directions if stated else c.num_parameters
     slope = 1.5 * c.smoothness * c.lr**2 * factor * c.num_clients
     dissimilarity = (c.lr * c.num_clients + slope) * c.sigma_global**2
-    return Bound(c.lr / 2, slope, _estimate_error(c), dissimilarity, slope * c.sigma**2)
+    return Bound(c.lr / 2, slope, _estimate_error(c) + dissimilarity + slope * c.sigma**2)
 
 
-def theorem_2(constants: Constants) -> Bound:
+def theorem_2(c: Constants) -> Bound:
     """Dimension-free bound: Phi = eta/2 - s N Lambda with s = d eta^2 L (kappa + 2) / (2 (d + 2)), and
 
     Theta_2 = eta N (sigma_G^2 + mu^2 L^2 (d + 3)^3 / 4) + s sigma^2. Statement and proof agree on both.
     """
-    c = constants
     step = c.num_parameters * c.lr**2 * c.smoothness * (c.effective_rank + 2) / (2 * (c.num_parameters + 2))
     dissimilarity = c.lr * c.num_clients * c.sigma_global**2
-    return Bound(c.lr / 2, step * c.num_clients, _estimate_error(c), dissimilarity, step * c.sigma**2)
+    return Bound(c.lr / 2, step * c.num_clients, _estimate_error(c) + dissimilarity + step * c.sigma**2)
 
 
-def largest_lr_theorem_1(
-    num_clients: int, num_parameters: int, smoothness: float, version: Version = "statement"
-) -> float:
+def largest_lr_theorem_1(num_clients: int, num_parameters: int, smoothness: float, *, stated: bool) -> float:
     """1/(2 L d N^2) as stated, 1/(3 L d N^2) as proven (Omega >= 0 at Lambda = N)."""
-    return 1.0 / ({"statement": 2, "proof": 3}[_known(version)] * smoothness * num_parameters * num_clients**2)
+    return 1.0 / ((2 if stated else 3) * smoothness * num_parameters * num_clients**2)
 
 
 def largest_lr_theorem_2(
-    num_clients: int, num_parameters: int, smoothness: float, effective_rank: float, version: Version = "statement"
+    num_clients: int, num_parameters: int, smoothness: float, effective_rank: float, *, stated: bool
 ) -> float:
     """(d + 2)/(2 L d N^2 (kappa + 2)) as stated, twice that as proven (Phi >= 0 at Lambda = N)."""
     proven = (num_parameters + 2) / (smoothness * num_parameters * num_clients**2 * (effective_rank + 2))
-    return proven / {"statement": 2, "proof": 1}[_known(version)]
+    return proven / 2 if stated else proven
 
 
 def _estimate_error(c: Constants) -> float:
-    """mu^2 L^2 eta (d + 3)^3 N / 4: what Lemma 1's distance to the first-order gradient costs."""
+    """mu^2 L^2 eta (d + 3)^3 N / 4, from Lemma 1's distance to the first-order gradient."""
     return 0.25 * c.mu**2 * c.smoothness**2 * c.lr * (c.num_parameters + 3) ** 3 * c.num_clients
-
-
-def _known(version: str) -> str:
-    if version not in ("statement", "proof"):
-        raise InvalidInputError(f"unknown version {version!r}; choose statement or proof")
-    return version
 
 
 # --- the estimator of eq. (1), exactly -------------------------------------------------------------------

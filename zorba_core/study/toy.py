@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -126,16 +126,13 @@ def uneven_pairs() -> tuple[Pairs, Pairs]:
     """Pairs (lower Lambda, higher Lambda) of classes with equal totals where the lower one is the more uneven, and
     where it is the more even. More uneven: it majorises the other in blocks' popularities or in clients' blocks, and in
     neither is it majorised."""
-    return _pairs_by_unevenness(_more_uneven)
-
-
-def uneven_pairs_by_variance() -> tuple[Pairs, Pairs]:
-    """The same by another reading: the more uneven class has the larger variance of popularities."""
-
-    def compare(a: Allocation, b: Allocation) -> int:
-        return int(np.sign(np.square(a.popularity_M).sum() - np.square(b.popularity_M).sum()))
-
-    return _pairs_by_unevenness(compare)
+    classes, value = lettered_classes(), class_lambdas()
+    uneven_is_lower, uneven_is_higher = [], []
+    for low, high in itertools.permutations(classes, 2):
+        a, b = classes[low].representative, classes[high].representative
+        if a.total_blocks == b.total_blocks and value[low] < value[high] and (sign := _more_uneven(a, b)):
+            (uneven_is_lower if sign > 0 else uneven_is_higher).append((low, high))
+    return uneven_is_lower, uneven_is_higher
 
 
 def majorises(x: Iterable[int], y: Iterable[int]) -> bool:
@@ -145,25 +142,15 @@ def majorises(x: Iterable[int], y: Iterable[int]) -> bool:
 
 
 def counter_example() -> tuple[Allocation, Allocation]:
-    """The smallest case against Theorem 3, budgets (3, 2, 1, 1, 1, 1) and three blocks: what its rule asks for, and
-    the matrix of lowest Lambda."""
+    """The smallest case against Theorem 3, budgets (3, 2, 1, 1, 1, 1) and three blocks: the matrix of its rule, and
+    that of lowest Lambda."""
     flat = Allocation([[1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], [1, 0, 0, 0, 1, 1]])
     hub = Allocation([[1, 0, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]])
     return flat, hub
 
 
-def _pairs_by_unevenness(compare: Callable[[Allocation, Allocation], int]) -> tuple[Pairs, Pairs]:
-    """``compare`` is 1 where the first is the more uneven, -1 where the second is, 0 where neither."""
-    classes, value = lettered_classes(), class_lambdas()
-    uneven_is_lower, uneven_is_higher = [], []
-    for low, high in itertools.permutations(classes, 2):
-        a, b = classes[low].representative, classes[high].representative
-        if a.total_blocks == b.total_blocks and value[low] < value[high] and (sign := compare(a, b)):
-            (uneven_is_lower if sign > 0 else uneven_is_higher).append((low, high))
-    return uneven_is_lower, uneven_is_higher
-
-
 def _more_uneven(a: Allocation, b: Allocation) -> int:
+    """1 where the first is the more uneven, -1 where the second is, 0 where neither."""
     signs = {
         majorises(x, y) - majorises(y, x) if majorises(x, y) or majorises(y, x) else None
         for x, y in ((a.popularity_M, b.popularity_M), (a.blocks_held_N, b.blocks_held_N))
