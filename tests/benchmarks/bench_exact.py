@@ -25,8 +25,8 @@ from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
-from zorba_core.runs.environment import describe
 from zorba_core.runs.models import load_model
+from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/exact.json")
 CLIENTS, CASES = 50, ((10, 600, 5), (10, 200, 5), (100, 600, 2))  # Q, active blocks, turns
@@ -47,7 +47,7 @@ def main(file: Path) -> None:
         ratio = statistics.median(exact / cohort for exact, cohort in turns_s)
         cases[f"Q = {Q}, {total} blocks"] = {"ratio": ratio, "exact_and_cohort_cpu_s": turns_s}
         print(f"Q = {Q}, {total} blocks: {ratio:.3f}", flush=True)
-    write_json(file, {"machine": describe(Settings()), "what": __doc__.splitlines()[0], "cases": cases})
+    write_json(file, {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0], "cases": cases})
 
 
 def seconds(estimate: Any, probe: tuple) -> float:

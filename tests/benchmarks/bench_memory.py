@@ -25,7 +25,7 @@ from zorba_core.engine.parts import estimator_of
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
-from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.record import MemoryMeter
 from zorba_core.vram import Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 BATCH_SIZE, SEQ_LEN = 8, 128
@@ -54,7 +54,6 @@ def measure(active: int, device: str) -> dict[str, object]:
     seeds_Q = np.array([7], np.uint32)
     network(batch.rows([0]))  # loads the libraries' code and buffers
     meter = MemoryMeter(device)
-    meter.begin()
     found = estimator_of(settings)(network, [batch], A_MN, seeds_Q, directions)
     update_blocks(network, average_per_block(found.rho_NQ, A_MN), seeds_Q, directions, 1e-7)
     return meter.describe()

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page
 from tests.app.serving import FRONT, chromium, serve, settled
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
-from zorba_core.runs.environment import describe
+from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/page.json")
 CLIENTS, STEPS, SHAPES = (50, 1000), 40, ("Bell", "Two kinds")
@@ -43,7 +43,7 @@ _WATCH = """() => {
 
 
 def main(file: Path) -> None:
-    content: dict[str, Any] = {"machine": describe(Settings()), "what": __doc__.splitlines()[0], "cases": {}}
+    content: dict[str, Any] = {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0], "cases": {}}
     with tempfile.TemporaryDirectory() as runs, serve(Path(runs)) as address, chromium() as browser:
         first_picture(browser, address, 50)  # the server imports on its first page
         for clients in CLIENTS:

@@ -35,9 +35,9 @@ from zorba_core.engine.loop import FederatedRows, init, step
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
-from zorba_core.runs.environment import describe
 from zorba_core.runs.load import use_threads
 from zorba_core.runs.models import load_model
+from zorba_core.runs.record import environment_of
 
 OUT = Path(__file__).resolve().parents[2] / "artifacts" / "benchmarks" / "peer.json"
 MODEL, CLIENTS, TOTAL, TURNS = "opt-mini", 20, 80, 3
@@ -173,7 +173,7 @@ def main() -> None:
     result = {
         "settings": {"model": MODEL, "clients": CLIENTS, **SETTINGS.model_dump()},
         "peer": {"code": "https://github.com/ZidongLiu/DeComFL", "commit": asked.commit, "license": "Apache-2.0"},
-        "environment": describe(SETTINGS),
+        "environment": environment_of(SETTINGS),
         "clock": "process CPU seconds",
         "mean_loss": losses,
         "seconds_a_round": times,

@@ -21,16 +21,16 @@ import numpy as np
 
 from tests.tickets import tickets
 from zorba_core.allocation import Problem, solve
-from zorba_core.data.own_task import task_for
+from zorba_core.data.infer import task_for
 from zorba_core.data.task import Overrides, Task, get_task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
 from zorba_core.files import read_json, write_json
-from zorba_core.runs.environment import describe
 from zorba_core.runs.load import federated_rows, open_network, with_label_prior
 from zorba_core.runs.rate import find_rate
+from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/rate.json")
 WHAT = (
@@ -73,7 +73,7 @@ CASES = {
 
 
 def main(file: Path, names: list[str]) -> None:
-    content = read_json(file) if file.is_file() else {"machine": describe(_SMALL), "cases": {}}
+    content = read_json(file) if file.is_file() else {"machine": environment_of(_SMALL), "cases": {}}
     content["what"] = WHAT
     for name in names or CASES:
         chosen = CASES[name]

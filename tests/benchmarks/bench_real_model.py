@@ -27,8 +27,8 @@ from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
-from zorba_core.runs.environment import describe
 from zorba_core.runs.models import load_model
+from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/real_model.json")
 MODEL, BUDGETS, ROWS, LENGTH, DIRECTIONS, TURNS = "smollm2-135m", (8, 12, 20, 30), 8, 48, 200, 3
@@ -112,7 +112,7 @@ def main(file: Path) -> None:
     content = {
         "what": f"{MODEL}: clients with {BUDGETS} blocks, {ROWS} rows of {LENGTH} tokens each, {DIRECTIONS} low-rank "
         "directions, exact scalars; CPU seconds of one core, the least of three turns",
-        "machine": describe(Settings()),
+        "machine": environment_of(Settings()),
         "precision": found,
         "bf16_scalars_off": round(float(off), 4),
     }

@@ -65,18 +65,15 @@ def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt
     assert "[inferred; --prompt]" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+def test_options_that_contradict_each_other_or_the_rows_are_named(csv, tiny_opt_folder, tmp_path):
+    for arguments, says in [
         (("--label", "verdict"), "--label is for rows of your own; give them with --data FILE"),
         (("--data", "{csv}", "--dataset", "sst2"), "give --dataset or --data, not both"),
         (("--data", "{csv}", "--division", "fair"), "division is 'fair'; choose one of dirichlet, natural"),
         (("--data", "{csv}", "--client", "branch", "--clients", "5"), "those of 3 clients .* allocation is for 5"),
         (("--data", "{csv}", "--division", "natural", "--clients", "3"), r"name no clients; say which column does"),
-    ],
-)
-def test_options_that_contradict_each_other_or_the_rows_are_named(csv, tiny_opt_folder, tmp_path, arguments, says):
-    filled = [argument.replace("{csv}", csv) for argument in arguments]
-    with pytest.raises(InvalidInputError, match=says):
-        called("train", "--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path / "runs"), *filled)
-    assert not (tmp_path / "runs").exists()
+    ]:
+        filled = [argument.replace("{csv}", csv) for argument in arguments]
+        with pytest.raises(InvalidInputError, match=says):
+            called("train", "--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path / "runs"), *filled)
+        assert not (tmp_path / "runs").exists()

@@ -77,21 +77,18 @@ def test_an_allocation_made_elsewhere_is_trained_as_it_is(zorba, tiny, tmp_path)
     assert run.config["allocation"]["file"] == "plan.json"
 
 
-@pytest.mark.parametrize(
-    ("blocks", "options", "says"),
-    [
+def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path):
+    for blocks, options, says in [
         ([[1, 0], [0, 1]], [], "is for 2 blocks and the model has 3"),
         ([[1, 0], [1, 0], [1, 0]], [], "client 1 activates no block"),
         ([[1, 1], [1, 0], [0, 0]], [], "nobody activates block 2"),
         ([[1, 1], [1, 0], [0, 1]], ["--clients", "5"], "is for 2 clients, --clients is 5"),
-    ],
-)
-def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path, blocks, options, says):
-    write_allocation(tmp_path / "plan.json", Allocation(np.array(blocks)))
-    code, _, err = zorba("train", *tiny, *options, "--allocation", str(tmp_path / "plan.json"))
-    assert code == 2
-    assert says in err
-    assert not (tmp_path / "runs").exists()
+    ]:
+        write_allocation(tmp_path / "plan.json", Allocation(np.array(blocks)))
+        code, _, err = zorba("train", *tiny, *options, "--allocation", str(tmp_path / "plan.json"))
+        assert code == 2
+        assert says in err
+        assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
@@ -120,9 +117,8 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
     assert zorba("runs", str(tmp_path / "none"))[1].startswith("no runs in")
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
+def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(zorba, tiny, tmp_path):
+    for options, says in [
         (["--dataset", "mnist"], "--dataset is 'mnist'; choose one of sst2"),
         (["--model", "no-such"], "unknown model 'no-such'"),
         (["--lr", "nan"], "lr is 'nan'"),
@@ -147,14 +143,12 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
         (["--method", "fedzo", "--allocation", "a.json"], "--allocation is for --method zorba; fedzo activates every"),
         (["--allocation", "a.json"], "allocation file 'a.json' does not exist"),
         (["--allocation", "a.json", "--total", "5"], "give --allocation or --total, not both"),
-    ],
-)
-def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(zorba, tiny, tmp_path, options, says):
-    code, out, err = zorba("train", *tiny, *options)
-    assert (code, out) == (2, "")
-    assert says in err
-    assert len(err.strip().splitlines()) == 1
-    assert not (tmp_path / "runs").exists()
+    ]:
+        code, out, err = zorba("train", *tiny, *options)
+        assert (code, out) == (2, "")
+        assert says in err
+        assert len(err.strip().splitlines()) == 1
+        assert not (tmp_path / "runs").exists()
 
 
 def test_a_missing_data_folder_is_said_with_status_2(zorba, tiny, monkeypatch, tmp_path):

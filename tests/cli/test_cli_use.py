@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from zorba_core.cli import main
-from zorba_core.cli.predict import rows_of
+from zorba_core.cli.runs import rows_of
 from zorba_core.errors import InvalidInputError
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
@@ -86,9 +86,8 @@ def test_export_names_the_card(zorba, whole, tmp_path):
     assert result["weights_sha256"] == whole.summary["weights_sha256"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+def test_a_wrong_request_gets_one_line_and_status_2(zorba, whole, tmp_path):
+    for arguments, says in [
         (["predict", "nowhere", "--text", "a"], "run 'nowhere' does not exist"),
         (["predict", "{run}"], "give --text, or --file with --out"),
         (["predict", "{run}", "--text", "a", "--file", "b.csv"], "one of them"),
@@ -102,13 +101,11 @@ def test_export_names_the_card(zorba, whole, tmp_path):
         (["evaluate", "{run}", "--client-rows", "-1"], "at least 0"),
         (["export", "{run}", "--to", "{run}"], "exists already"),
         (["export", "{run}", "--to", "{run}/config.json/x"], "is no folder"),
-    ],
-)
-def test_a_wrong_request_gets_one_line_and_status_2(zorba, whole, tmp_path, arguments, says):
-    code, out, err = zorba(*(word.format(run=whole.path, tmp=tmp_path) for word in arguments))
-    assert (code, out) == (2, "")
-    assert says in err
-    assert len(err.strip().splitlines()) == 1
+    ]:
+        code, out, err = zorba(*(word.format(run=whole.path, tmp=tmp_path) for word in arguments))
+        assert (code, out) == (2, "")
+        assert says in err
+        assert len(err.strip().splitlines()) == 1
 
 
 def test_several_text_columns_come_as_pieces_or_as_objects():

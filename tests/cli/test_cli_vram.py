@@ -19,17 +19,14 @@ def test_vram_prints_one_json_object_and_nothing_else():
     assert {"psi_model_gib", "psi_block_gib", "total_gib"} <= result.keys()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+def test_a_wrong_request_gets_one_line_on_stderr_and_status_2():
+    for arguments, says in [
         (("--total-blocks", "10"), "total blocks is 10"),
         (("--model", "opt-9000b"), "unknown model 'opt-9000b'"),
         (("--method", "lora"), "unknown method 'lora'"),
         (("--dtype", "int4", "--total-blocks", "300"), "--dtype is 'int4'"),
-    ],
-)
-def test_a_wrong_request_gets_one_line_on_stderr_and_status_2(arguments, says):
-    left = call("vram", *arguments)
-    check_refused(left)
-    assert left.status == 2
-    assert says in left.err
+    ]:
+        left = call("vram", *arguments)
+        check_refused(left)
+        assert left.status == 2
+        assert says in left.err

@@ -12,11 +12,9 @@ import typer
 from typer.testing import CliRunner
 
 from zorba_core.allocation import SOLVERS
-from zorba_core.cli import allocate, build_app, federate, pareto, scenario, train, vram
-from zorba_core.cli.allocate import Limits, SolveOptions
-from zorba_core.cli.allocation_choice import AllocationChoice
-from zorba_core.cli.fleet_options import FleetOptions
-from zorba_core.cli.train import FolderOptions, TaskOptions
+from zorba_core.cli import allocation, build_app, training
+from zorba_core.cli.allocation import FleetOptions, Limits, SolveOptions
+from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.task import TASKS
 from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS
 from zorba_core.engine.settings import Settings
@@ -67,20 +65,20 @@ UNOFFERED = {
 CASES = [(name, cls) for name, classes in OPTIONS_OF.items() for cls in classes]
 
 
-@pytest.mark.parametrize(("name", "cls"), CASES, ids=lambda value: getattr(value, "__name__", value))
-def test_each_option_is_its_field_by_name_default_and_help(name, cls, all_commands):
-    command = all_commands[name]
-    command.get_help(click.Context(command))  # fills in the choices
-    options = {option.opts[0]: option for option in command.params}
-    for field_name, field in cls.model_fields.items():
-        flag = f"--{field_name.replace('_', '-')}"
-        if field_name in UNOFFERED[name]:
-            assert flag not in options
-            continue
-        option = options[flag]
-        assert option.default == OWN_DEFAULTS.get(name, {}).get(field_name, field.default), field_name
-        assert option.help
-        assert "{choices}" not in option.help
+def test_each_option_is_its_field_by_name_default_and_help(all_commands):
+    for name, cls in CASES:
+        command = all_commands[name]
+        command.get_help(click.Context(command))  # fills in the choices
+        options = {option.opts[0]: option for option in command.params}
+        for field_name, field in cls.model_fields.items():
+            flag = f"--{field_name.replace('_', '-')}"
+            if field_name in UNOFFERED[name]:
+                assert flag not in options
+                continue
+            option = options[flag]
+            assert option.default == OWN_DEFAULTS.get(name, {}).get(field_name, field.default), field_name
+            assert option.help
+            assert "{choices}" not in option.help
 
 
 def test_help_shows_the_names_that_registries_hold(all_commands):
@@ -97,7 +95,7 @@ def test_help_shows_the_names_that_registries_hold(all_commands):
 
 
 def test_the_shared_options_are_declared_once():
-    for module in (allocate, federate, pareto, scenario, train, vram):
+    for module in (allocation, training):
         source = inspect.getsource(module)
         for option in ("batch_size: int", "seed: int", "dtype: str", "lr: float"):
             assert f"{option} = typer.Option" not in source, module.__name__

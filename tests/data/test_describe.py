@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 from transformers import PreTrainedTokenizerFast
 
 from zorba_core.data.describe import describe_task
 from zorba_core.data.encode import encode
+from zorba_core.data.infer import task_for
 from zorba_core.data.load import load
-from zorba_core.data.own_task import task_for
 from zorba_core.data.task import Overrides, get_task
 
 LONG = [{"text": f"remark {n} " * 60, "label": "good" if n % 2 else "bad"} for n in range(40)]
@@ -44,22 +43,22 @@ def test_a_majority_vote_and_naive_bayes_are_measured_on_the_same_test_rows(tiny
     assert describe_task(get_task("toy-verdicts"), tiny_tokenizer, 64)["baselines"] == {}
 
 
-@pytest.mark.parametrize(
-    ("rows", "overrides", "advice"),
-    [
+def test_what_can_be_better_is_a_sentence_with_its_remedy(tiny_tokenizer):
+    for rows, overrides, advice in [
         (LONG, {}, "lose the end of their text: --seq-len"),
         (LONG + SHORT, {"label_words": ("bad food", "good")}, "the tokenizer splits 1 label words (bad food)"),
         ([*SHORT, {"text": "one", "label": "rare"}], {}, "no test row has the label rare"),
         (SHORT, {}, "tokens: --seq-len 16 is faster"),
-        ([row | {"output": row["text"]} for row in SHORT],
-         {"prompt": "{text} {output} Write:", "answer": "output"}, "contains output, the column of the answer"),
+        (
+            [row | {"output": row["text"]} for row in SHORT],
+            {"prompt": "{text} {output} Write:", "answer": "output"},
+            "contains output, the column of the answer",
+        ),
         ([*SHORT, {"text": "remark 1", "label": "bad"}], {}, "1 texts have two labels"),
         (SHORT, {"test": pd.DataFrame(SHORT[:3])}, "3 test rows are training rows too"),
-    ],
-)  # fmt: skip
-def test_what_can_be_better_is_a_sentence_with_its_remedy(rows, overrides, advice, tiny_tokenizer):
-    sentences = describe_task(task_for(pd.DataFrame(rows), Overrides(**overrides)), tiny_tokenizer, 64)["advice"]
-    assert any(advice in sentence for sentence in sentences), sentences
+    ]:
+        sentences = describe_task(task_for(pd.DataFrame(rows), Overrides(**overrides)), tiny_tokenizer, 64)["advice"]
+        assert any(advice in sentence for sentence in sentences), sentences
 
 
 def test_a_tokenizer_without_padding_and_start_token_encodes(tiny_tokenizer):

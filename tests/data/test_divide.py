@@ -12,13 +12,13 @@ from zorba_core.errors import InvalidInputError
 LABELS = np.random.default_rng(0).integers(0, 4, size=2_000)
 
 
-@pytest.mark.parametrize("alpha", [1e-3, 0.1, 1.0, 100.0, math.inf])
-@pytest.mark.parametrize("num_clients", [1, 7, 50])
-def test_clients_hold_every_row_once_and_none_is_empty(alpha, num_clients):
-    parts = dirichlet_partition(LABELS, num_clients, alpha, seed=3)
-    assert len(parts) == num_clients
-    assert min(len(part) for part in parts) >= 1
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(LABELS)))
+def test_clients_hold_every_row_once_and_none_is_empty():
+    for alpha in [1e-3, 0.1, 1.0, 100.0, math.inf]:
+        for num_clients in [1, 7, 50]:
+            parts = dirichlet_partition(LABELS, num_clients, alpha, seed=3)
+            assert len(parts) == num_clients
+            assert min(len(part) for part in parts) >= 1
+            np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(LABELS)))
 
 
 def test_with_as_many_clients_as_rows_each_holds_one():
@@ -48,27 +48,24 @@ def test_the_seed_decides_the_partition():
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("labels", "num_clients", "alpha", "message"),
-    [
+def test_impossible_partitions_are_refused():
+    for labels, num_clients, alpha, message in [
         ([0, 1], 3, 1.0, "too few for 3 clients"),
         ([0, 1], 0, 1.0, "num_clients must be at least 1"),
         ([0, 1], 2, 0.0, "must be positive"),
         ([0, 1], 2, math.nan, "must be positive"),
-    ],
-)
-def test_impossible_partitions_are_refused(labels, num_clients, alpha, message):
-    with pytest.raises(InvalidInputError, match=message):
-        dirichlet_partition(labels, num_clients, alpha, seed=0)
+    ]:
+        with pytest.raises(InvalidInputError, match=message):
+            dirichlet_partition(labels, num_clients, alpha, seed=0)
 
 
-@pytest.mark.parametrize(("division", "even"), [("iid", True), ("quantity", False), ("dirichlet", False)])
-def test_rows_by_chance_are_each_somebodys_once(division, even):
-    frame = pd.DataFrame({"text": ["a"] * 400, "label": [0, 1] * 200})
-    held_N = divide(frame, 8, 0.3, 5, division)
-    assert sorted(row for held in held_N for row in held) == list(range(400))
-    assert all(len(held) for held in held_N)
-    assert (max(map(len, held_N)) - min(map(len, held_N)) <= 1) is even
+def test_rows_by_chance_are_each_somebodys_once():
+    for division, even in [("iid", True), ("quantity", False), ("dirichlet", False)]:
+        frame = pd.DataFrame({"text": ["a"] * 400, "label": [0, 1] * 200})
+        held_N = divide(frame, 8, 0.3, 5, division)
+        assert sorted(row for held in held_N for row in held) == list(range(400))
+        assert all(len(held) for held in held_N)
+        assert (max(map(len, held_N)) - min(map(len, held_N)) <= 1) is even
 
 
 def test_rows_that_name_no_clients_cannot_be_divided_by_them():

@@ -70,16 +70,16 @@ def answer_of(encoded: Rows, row: int, tokenizer) -> str:
     return tokenizer.decode(encoded.target_AT[row][encoded.target_AT[row] != NO_TOKEN])
 
 
-@pytest.mark.parametrize("name", DONOR_WORDS)
-def test_pieces_encode_as_the_whole_prompt_does_and_padding_follows_its_last_word(name, tokenizer):
-    task = get_task(name)
-    encoded = encode(task, rows(task), tokenizer, seq_len=48)
-    last, filled = int(encoded.last_R[0]), task.prompt.format(**dict.fromkeys(task.text_columns, "a lovely film"))
-    assert encoded.token_ids_RL.shape == (1, 48)
-    assert encoded.token_ids_RL[0, 0] == START_ID
-    assert prompt_of(encoded, tokenizer) == filled.lower()
-    assert encoded.token_ids_RL[0, : last + 1].tolist() == tokenizer.encode(filled)
-    assert torch.all(encoded.token_ids_RL[0, last + 1 :] == PAD_ID)
+def test_pieces_encode_as_the_whole_prompt_does_and_padding_follows_its_last_word(tokenizer):
+    for name in DONOR_WORDS:
+        task = get_task(name)
+        encoded = encode(task, rows(task), tokenizer, seq_len=48)
+        last, filled = int(encoded.last_R[0]), task.prompt.format(**dict.fromkeys(task.text_columns, "a lovely film"))
+        assert encoded.token_ids_RL.shape == (1, 48)
+        assert encoded.token_ids_RL[0, 0] == START_ID
+        assert prompt_of(encoded, tokenizer) == filled.lower()
+        assert encoded.token_ids_RL[0, : last + 1].tolist() == tokenizer.encode(filled)
+        assert torch.all(encoded.token_ids_RL[0, last + 1 :] == PAD_ID)
 
 
 def test_a_long_text_is_cut_at_its_end_and_the_prompt_is_kept_whole(tokenizer):
@@ -104,14 +104,14 @@ def test_a_sequence_too_short_for_the_prompt_names_the_length_that_is_needed(tok
     assert len(encode(task, rows(task), tokenizer, seq_len=int(str(error.value).split()[-1]))) == 1
 
 
-@pytest.mark.parametrize("name", DONOR_WORDS)
-def test_every_label_and_donor_word_is_one_token_of_opt_minis_tokenizer(name, tokenizer):
-    task = get_task(name)
-    for words in (task.label_words, DONOR_WORDS[name]):
-        ids = label_tokens(with_label_words(task, words), tokenizer)
-        assert [tokenizer.decode(tokens) for tokens in ids if len(tokens) == 1] == [
-            " " + word.lower() for word in words
-        ]
+def test_every_label_and_donor_word_is_one_token_of_opt_minis_tokenizer(tokenizer):
+    for name in DONOR_WORDS:
+        task = get_task(name)
+        for words in (task.label_words, DONOR_WORDS[name]):
+            ids = label_tokens(with_label_words(task, words), tokenizer)
+            assert [tokenizer.decode(tokens) for tokens in ids if len(tokens) == 1] == [
+                " " + word.lower() for word in words
+            ]
 
 
 def test_a_text_row_is_the_prompt_and_all_of_the_answer_but_its_end(tiny_tokenizer):
@@ -182,9 +182,8 @@ def test_an_answer_at_the_start_of_a_line_has_no_space_before_it(tiny_tokenizer)
     assert answer_of(encoded, 0, tiny_tokenizer) == "good</s>"
 
 
-@pytest.mark.parametrize(
-    ("task", "frame", "seq_len", "says"),
-    [
+def test_rows_that_cannot_be_are_one_clear_line(tiny_tokenizer):
+    for task, frame, seq_len, says in [
         (QUESTIONS, questions(("the room", "good"), ("the soup", " ")), 40, "the answer of row 1 is empty"),
         (QUESTIONS, questions(("the room", "good")), 2, "cannot hold the prompt's own 3 tokens"),
         (PAIRS, pairs(("the room", "it good", "good", 0)), 40, "row 0 has options that cannot be told apart"),
@@ -198,12 +197,10 @@ def test_an_answer_at_the_start_of_a_line_has_no_space_before_it(tiny_tokenizer)
             40,
             "the label word 'good' begins .* 'good food', which could then never be chosen",
         ),
-    ],
-)
-def test_rows_that_cannot_be_are_one_clear_line(tiny_tokenizer, task, frame, seq_len, says):
-    with pytest.raises(InvalidInputError, match=says) as caught:
-        encode(task, frame, tiny_tokenizer, seq_len)
-    assert "\n" not in str(caught.value)
+    ]:
+        with pytest.raises(InvalidInputError, match=says) as caught:
+            encode(task, frame, tiny_tokenizer, seq_len)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_tokenizer_without_an_end_is_refused_for_text(tiny_tokenizer):
@@ -274,15 +271,15 @@ def spaced(request):
     return made
 
 
-@pytest.mark.parametrize("prompt", ["{text} Topic:", "Topic: {text} It was", "the ( {text} ) was"])
-def test_a_prompts_pieces_are_the_tokens_of_the_whole_prompt(spaced, prompt):
-    task = Task(name="t", prompt=prompt, label_names=("good", "bad"), rows=NOWHERE)
-    frame = pd.DataFrame({"text": ["the parcel never came"]})
-    filled = prompt.replace("{text}", "the parcel never came")
-    tokens = Prompts(task, frame, spaced).tokens(0, 40)
-    assert tokens == spaced.encode(filled, add_special_tokens=False)
-    for word, pieces in zip(task.label_words, label_tokens(task, spaced), strict=True):
-        assert tokens + pieces == spaced.encode(f"{filled} {word}", add_special_tokens=False)
+def test_a_prompts_pieces_are_the_tokens_of_the_whole_prompt(spaced):
+    for prompt in ["{text} Topic:", "Topic: {text} It was", "the ( {text} ) was"]:
+        task = Task(name="t", prompt=prompt, label_names=("good", "bad"), rows=NOWHERE)
+        frame = pd.DataFrame({"text": ["the parcel never came"]})
+        filled = prompt.replace("{text}", "the parcel never came")
+        tokens = Prompts(task, frame, spaced).tokens(0, 40)
+        assert tokens == spaced.encode(filled, add_special_tokens=False)
+        for word, pieces in zip(task.label_words, label_tokens(task, spaced), strict=True):
+            assert tokens + pieces == spaced.encode(f"{filled} {word}", add_special_tokens=False)
 
 
 def test_a_piece_inside_a_word_gets_no_space_and_the_first_one_keeps_its_own(spaced):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from zorba_core.data.infer import listed, task_for, task_name
 from zorba_core.data.load import load
-from zorba_core.data.own_task import listed, task_for, task_name
 from zorba_core.data.prompts import words_for
 from zorba_core.data.task import Overrides
 from zorba_core.errors import InvalidInputError
@@ -16,41 +16,37 @@ KINDS = ["bad", "good"] * 30
 NUMBERS = list(range(60))
 
 
-@pytest.mark.parametrize(
-    ("columns", "label", "text"),
-    [
+def test_label_and_texts_are_told_from_names_and_values():
+    for columns, label, text in [
         ({"text": REMARKS, "label": KINDS}, "label", ("text",)),
         ({"topic": KINDS, "subject": REMARKS, "body": REMARKS, "id": NUMBERS}, "topic", ("subject", "body")),
         ({"a": REMARKS, "b": KINDS, "n": [n % 3 for n in NUMBERS]}, "b", ("a",)),
         ({"text": REMARKS, "stars": [n % 5 for n in NUMBERS], "url": REMARKS}, "stars", ("text",)),
         ({"text": REMARKS, "branch": KINDS, "kind": KINDS}, "kind", ("text",)),
         ({"text": REMARKS[:2], "label": KINDS[:2]}, "label", ("text",)),
-        ({"text": REMARKS, "label": [0, 1] * 30, "label_text": ["about a late box", "about a wrong bill"] * 30},
-         "label", ("text",)),
-    ],
-)  # fmt: skip
-def test_label_and_texts_are_told_from_names_and_values(columns, label, text):
-    task = task_for(pd.DataFrame(columns))
-    assert (task.rows.label, task.text_columns) == (label, text)
+        (
+            {"text": REMARKS, "label": [0, 1] * 30, "label_text": ["about a late box", "about a wrong bill"] * 30},
+            "label",
+            ("text",),
+        ),
+    ]:
+        task = task_for(pd.DataFrame(columns))
+        assert (task.rows.label, task.text_columns) == (label, text)
 
 
-@pytest.mark.parametrize(
-    ("columns", "answer"),
-    [
+def test_an_answer_of_some_words_is_written():
+    for columns, answer in [
         ({"question": REMARKS, "answer": REMARKS}, "answer"),
         ({"instruction": REMARKS, "input": [""] * 60, "output": REMARKS}, "output"),
         ({"source": REMARKS, "target": REMARKS}, "target"),
         ({"question": REMARKS, "answer": ["It opens at nine.", "It is closed on Monday."] * 30}, "answer"),
-    ],
-)
-def test_an_answer_of_some_words_is_written(columns, answer):
-    task = task_for(pd.DataFrame(columns))
-    assert (task.kind, task.answer) == ("text", answer)
+    ]:
+        task = task_for(pd.DataFrame(columns))
+        assert (task.kind, task.answer) == ("text", answer)
 
 
-@pytest.mark.parametrize(
-    ("columns", "overrides", "says"),
-    [
+def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it():
+    for columns, overrides, says in [
         ({"a": [f"x{n}" for n in NUMBERS], "b": [f"y{n}" for n in NUMBERS]}, {}, "name it with --label, or with"),
         ({"n": NUMBERS, "label": KINDS}, {}, "no column of text among n, label; name it with --text"),
         ({"messages": [[{"role": "user", "content": "a"}]] * 60}, {}, "messages hold lists or objects; give a column"),
@@ -59,12 +55,10 @@ def test_an_answer_of_some_words_is_written(columns, answer):
         ({"text": REMARKS, "label": KINDS}, {"label_words": ("a", "b", "c")}, "3 label words are given and column"),
         ({"text": REMARKS, "label": KINDS}, {"prompt": "It was"}, "the prompt must have fields such as {text}"),
         ({"re{mark}": REMARKS, "label": KINDS}, {}, "rename it in a table in memory, to 're_mark' for example"),
-    ],
-)
-def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it(columns, overrides, says):
-    with pytest.raises(InvalidInputError) as error:
-        task_for(pd.DataFrame(columns), Overrides(**overrides))
-    assert says in str(error.value)
+    ]:
+        with pytest.raises(InvalidInputError) as error:
+            task_for(pd.DataFrame(columns), Overrides(**overrides))
+        assert says in str(error.value)
 
 
 def test_what_was_inferred_is_told_with_the_option_that_says_it_instead():

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zorba_core.data.divide import divide, named_clients
-from zorba_core.data.load import clients_of, load
+from zorba_core.data.divide import clients_of, divide, named_clients
+from zorba_core.data.infer import task_for
+from zorba_core.data.load import load
 from zorba_core.data.own_rows import file_clients
-from zorba_core.data.own_task import task_for
 from zorba_core.data.task import Overrides, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 
@@ -26,9 +26,8 @@ def task_of(label: list, **columns) -> Task:
     return task_for(pd.DataFrame({"text": TEXTS, "label": label, **columns}), Overrides(label="label", text=("text",)))
 
 
-@pytest.mark.parametrize(
-    ("labels", "names"),
-    [
+def test_labels_are_named_by_their_text_in_order():
+    for labels, names in [
         (["good", "bad"], ("bad", "good")),
         ([" good", "bad "], ("bad", "good")),
         ([10, 9], ("9", "10")),
@@ -38,17 +37,14 @@ def task_of(label: list, **columns) -> Task:
         (pd.array([1, 0], "Int64"), ("0", "1")),
         (np.array(["a", "b"], dtype=object), ("a", "b")),
         (["naïve", "naive"], ("naive", "naïve")),
-    ],
-)
-def test_labels_are_named_by_their_text_in_order(labels, names):
-    task = task_of(list(labels) * 20)
-    assert task.label_names == names
-    assert sorted(set(load(task)["label"])) == [0, 1]
+    ]:
+        task = task_of(list(labels) * 20)
+        assert task.label_names == names
+        assert sorted(set(load(task)["label"])) == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("label", "says"),
-    [
+def test_a_column_that_is_no_label_is_refused_in_one_line():
+    for label, says in [
         (["good"] * 40, "column label holds one label only, 'good'"),
         ([None] * 40, "column label holds no label"),
         ([f"kind {n}" for n in range(1001)], "holds 1,001 different labels and at most 1,000"),
@@ -60,50 +56,45 @@ def test_labels_are_named_by_their_text_in_order(labels, names):
         (["TRUE", "True", "False", "False"] * 10, "the labels 'TRUE' and 'True' look alike (the first is in row 1)"),
         (["d\u00e9lai", "de\u0301lai"] * 20, r"the labels 'de\u0301lai' and 'd\xe9lai' look alike"),
         (["late box", "late\u00a0box"] * 20, r"'late box' and 'late\xa0box' look alike"),
-    ],
-)  # fmt: skip
-def test_a_column_that_is_no_label_is_refused_in_one_line(label, says):
-    frame = pd.DataFrame({"text": (TEXTS * 26)[: len(label)], "label": label})
-    with pytest.raises(InvalidInputError) as error:
-        load(task_for(frame, Overrides(label="label", text=("text",))))
-    assert says in str(error.value)
+    ]:
+        frame = pd.DataFrame({"text": (TEXTS * 26)[: len(label)], "label": label})
+        with pytest.raises(InvalidInputError) as error:
+            load(task_for(frame, Overrides(label="label", text=("text",))))
+        assert says in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "overrides", "says"),
-    [
+def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path):
+    for content, overrides, says in [
         (GOOD, {"text": ("body",)}, "no column 'body'; they have text, label"),
         (GOOD, {"prompt": "{body} It was"}, "no column 'body'; they have text, label"),
         (GOOD + ",good\n", {}, "rows.csv, line 42: no text in text; remove such rows"),
         (GOOD + "nan,good\n  ,bad\n", {}, "rows.csv, line 42: no text in text (2 such rows: rows.csv, line 43)"),
         (GOOD + "a remark,\n", {}, "rows.csv, line 42: no label in label"),
         (GOOD, {"text": ("label",), "label": "label"}, "the prompt contains label, the column of the label"),
-        (GOOD.replace("text", "topic").replace("label", "text").replace("topic", "label"),
-         {"text": ("label",), "label": "text"}, "a column of text is called label, a name kept for labels"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path, content, overrides, says):
-    (tmp_path / "rows.csv").write_text(content)
-    with pytest.raises(ZorbaError) as error:
-        load(task_for(tmp_path / "rows.csv", Overrides(**overrides)))
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)
+        (
+            GOOD.replace("text", "topic").replace("label", "text").replace("topic", "label"),
+            {"text": ("label",), "label": "text"},
+            "a column of text is called label, a name kept for labels",
+        ),
+    ]:
+        (tmp_path / "rows.csv").write_text(content)
+        with pytest.raises(ZorbaError) as error:
+            load(task_for(tmp_path / "rows.csv", Overrides(**overrides)))
+        assert says in str(error.value)
+        assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
+def test_a_text_that_is_none_is_refused_by_its_line(tmp_path):
+    for value, says in [
         ('["a"]', "line 1: column text holds a list where a text belongs; name another column"),
         ('[{"role": "user", "content": "a"}]', "write each conversation as a column of what is asked and one of what"),
         ('"caf\\ud83d"', "line 1: column text holds half of a character; remove it"),
-    ],
-)
-def test_a_text_that_is_none_is_refused_by_its_line(tmp_path, value, says):
-    lines = [f'{{"text": {value if n == 0 else json.dumps(TEXTS[n])}, "label": {n % 2}}}' for n in range(40)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    with pytest.raises(InvalidInputError) as error:
-        load(task_for(tmp_path / "rows.jsonl", Overrides(text=("text",))))
-    assert says in str(error.value)
+    ]:
+        lines = [f'{{"text": {value if n == 0 else json.dumps(TEXTS[n])}, "label": {n % 2}}}' for n in range(40)]
+        (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+        with pytest.raises(InvalidInputError) as error:
+            load(task_for(tmp_path / "rows.jsonl", Overrides(text=("text",))))
+        assert says in str(error.value)
 
 
 def evaluated(tmp_path, test: str, toml: str = "") -> list[int]:
@@ -158,17 +149,14 @@ def test_a_file_of_class_labels_without_one_names_the_row(tmp_path):
         load(task_for(tmp_path / "a.parquet"))
 
 
-@pytest.mark.parametrize(
-    ("files", "clients"),
-    [
+def test_each_file_is_a_client_with_a_name_of_its_own():
+    for files, clients in [
         (["c/a.csv", "c/b.csv"], ["a", "b"]),
         (["mixed/a.csv", "mixed/a.jsonl", "mixed/b.csv"], ["a.csv", "a.jsonl", "b.csv"]),
         (["s/north/train.csv", "s/south/train.csv"], ["north", "south"]),
         (["s/x/n/t.csv", "s/y/n/t.csv"], ["x/n/t.csv", "y/n/t.csv"]),
-    ],
-)
-def test_each_file_is_a_client_with_a_name_of_its_own(files, clients):
-    assert file_clients(files) == clients
+    ]:
+        assert file_clients(files) == clients
 
 
 def test_a_folder_and_a_pattern_are_a_file_for_each_client_whatever_their_folder_is_called(tmp_path, monkeypatch):
@@ -209,13 +197,13 @@ def test_equal_texts_never_stand_on_both_sides_and_every_label_and_client_can_be
         divide(train, 3, 1.0, 0, "natural")
 
 
-@pytest.mark.parametrize(
-    ("texts", "count", "distinct"), [(["the same words"], 40, 1), (["one", "two"], 40, 2), (["one", "two"], 2, 2)]
-)
-def test_where_no_row_is_left_to_test_on_the_line_says_why(texts, count, distinct):
-    frame = pd.DataFrame({"text": (texts * count)[:count], "label": (["good", "bad"] * count)[:count]})
-    with pytest.raises(InvalidInputError, match=f"of {count} rows none is left to test on: they have {distinct} diff"):
-        load(task_for(frame, Overrides(text=("text",), label="label")), "validation")
+def test_where_no_row_is_left_to_test_on_the_line_says_why():
+    for texts, count, distinct in [(["the same words"], 40, 1), (["one", "two"], 40, 2), (["one", "two"], 2, 2)]:
+        frame = pd.DataFrame({"text": (texts * count)[:count], "label": (["good", "bad"] * count)[:count]})
+        with pytest.raises(
+            InvalidInputError, match=f"of {count} rows none is left to test on: they have {distinct} diff"
+        ):
+            load(task_for(frame, Overrides(text=("text",), label="label")), "validation")
 
 
 def test_a_table_in_memory_that_is_gone_is_asked_for_again():

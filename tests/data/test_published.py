@@ -60,24 +60,24 @@ def published(name: str, count: int) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("name", [*CHOSEN, *WRITTEN])
-def test_rows_in_the_published_columns_become_prompts_and_answers(name, folder, tiny_tokenizer):
-    task, count = get_task(name), 160
-    for split in ("train", *task.rows.evaluation_splits):
-        write(folder, f"{task.rows.folder}/{split}.parquet", published(name, count))
-    train, test = load(name), load(name, task.rows.evaluation_split)
-    if task.rows.held_out:
-        assert len(train) + len(test) == count
-        assert not set(train[task.text_columns[0]]) & set(test[task.text_columns[0]])
-    else:
-        assert len(train) == count  # clients hold every row
-    assert train.attrs["note"].startswith(f"subset of train: {count} of the official")
-    if name in CHOSEN:
-        assert sorted(set(train["label"])) == list(range(task.num_classes))
-    else:
-        expected = {"squad": "a film", "drop": "2"}.get(name)
-        assert expected is None or set(train[task.answer]) == {expected}
-    assert len(encode(task, train.head(5), tiny_tokenizer, 256).weights) >= 5
+def test_rows_in_the_published_columns_become_prompts_and_answers(folder, tiny_tokenizer):
+    for name in [*CHOSEN, *WRITTEN]:
+        task, count = get_task(name), 160
+        for split in ("train", *task.rows.evaluation_splits):
+            write(folder, f"{task.rows.folder}/{split}.parquet", published(name, count))
+        train, test = load(name), load(name, task.rows.evaluation_split)
+        if task.rows.held_out:
+            assert len(train) + len(test) == count
+            assert not set(train[task.text_columns[0]]) & set(test[task.text_columns[0]])
+        else:
+            assert len(train) == count  # clients hold every row
+        assert train.attrs["note"].startswith(f"subset of train: {count} of the official")
+        if name in CHOSEN:
+            assert sorted(set(train["label"])) == list(range(task.num_classes))
+        else:
+            expected = {"squad": "a film", "drop": "2"}.get(name)
+            assert expected is None or set(train[task.answer]) == {expected}
+        assert len(encode(task, train.head(5), tiny_tokenizer, 256).weights) >= 5
 
 
 def test_every_task_of_the_catalogue_but_those_with_real_rows_is_tested_on_made_ones():
@@ -137,22 +137,19 @@ def test_pairs_of_one_premise_stay_together(folder):
     assert not base & federated
 
 
-@pytest.mark.parametrize(
-    ("frame", "message"),
-    [
+def test_a_file_of_another_shape_is_refused_in_one_line(folder):
+    for frame, message in [
         (pd.DataFrame({"phrase": ["a"], "label": [0]}), r"column\(s\) text missing; found phrase, label"),
         (pd.DataFrame({"text": ["a"], "label": [5]}), "labels must be 0..1, found 5..5"),
         (pd.DataFrame({"text": ["a", None], "label": [0, 1]}), "row 1 has an empty text or label"),
         (pd.DataFrame({"text": ["a"], "label": [0.5]}), "column label must hold integers"),
         (pd.DataFrame({"text": [3], "label": [0]}), "column text must hold text"),
         (pd.DataFrame({"text": pd.Series([], dtype=str), "label": pd.Series([], dtype=int)}), "no rows"),
-    ],
-)
-def test_a_file_of_another_shape_is_refused_in_one_line(folder, frame, message):
-    write(folder, "sst2/validation.parquet", frame)
-    with pytest.raises(InvalidInputError, match=message) as error:
-        load("sst2", "validation")
-    assert "\n" not in str(error.value)
+    ]:
+        write(folder, "sst2/validation.parquet", frame)
+        with pytest.raises(InvalidInputError, match=message) as error:
+            load("sst2", "validation")
+        assert "\n" not in str(error.value)
 
 
 def test_a_published_label_that_the_task_does_not_know_is_refused(folder):
@@ -218,13 +215,13 @@ def test_an_unknown_split_lists_the_known():
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", REAL)
-def test_the_real_halves_share_no_text_with_each_other_or_with_the_evaluation_rows(name):
-    columns = list(TASKS[name].text_columns)
-    base, federated, evaluation = (
-        set(map(tuple, load(name, split)[columns].to_numpy()))
-        for split in ("base", "federated", TASKS[name].rows.evaluation_split)
-    )
-    assert not base & federated
-    assert not (base | federated) & evaluation
-    assert 0.45 < len(base) / (len(base) + len(federated)) < 0.55
+def test_the_real_halves_share_no_text_with_each_other_or_with_the_evaluation_rows():
+    for name in REAL:
+        columns = list(TASKS[name].text_columns)
+        base, federated, evaluation = (
+            set(map(tuple, load(name, split)[columns].to_numpy()))
+            for split in ("base", "federated", TASKS[name].rows.evaluation_split)
+        )
+        assert not base & federated
+        assert not (base | federated) & evaluation
+        assert 0.45 < len(base) / (len(base) + len(federated)) < 0.55

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from tests.plugin_example.zorba_example import TICKETS, made_tickets
+from zorba_core.data.infer import task_for
 from zorba_core.data.load import load
-from zorba_core.data.own_task import task_for
 from zorba_core.data.task import (
     TASKS,
     MadeRows,
@@ -25,9 +25,8 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 NO_LABELS = {"label_names": (), "label_words": ()}
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_a_task_that_cannot_be_is_refused():
+    for change, says in [
         ({"name": "My Task"}, "a name has lower-case letters"),
         ({"label_words": ("good", "good")}, "2 labels need 2 different label words"),
         ({"label_words": ("good",)}, "2 labels need 2 different label words"),
@@ -48,11 +47,9 @@ NO_LABELS = {"label_names": (), "label_words": ()}
         ({"kind": "text", "answer": "summary"}, "label_names is not for kind text"),
         ({"kind": "text", **NO_LABELS}, "kind text needs answer"),
         ({"rows": TableRows("rows.csv", label="text")}, "the prompt contains text, the column of the label"),
-    ],
-)
-def test_a_task_that_cannot_be_is_refused(change, says):
-    with pytest.raises(InvalidInputError, match=says):
-        replace(get_task("sst2"), **change)
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            replace(get_task("sst2"), **change)
 
 
 def test_each_kind_of_task_says_which_columns_its_rows_must_have():
@@ -67,16 +64,13 @@ def test_each_kind_of_task_says_which_columns_its_rows_must_have():
     assert options.label_names == ("first", "a {second}")
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
+def test_a_task_is_read_again_as_a_run_keeps_it():
+    for task in [
         get_task("boolq"),
         get_task("squad"),
         replace(TICKETS, rows=TableRows('/somewhere/a "b".csv', label="é", label_values=(1, False, 0.5))),
-    ],
-)
-def test_a_task_is_read_again_as_a_run_keeps_it(task):
-    assert table_of(task_from(table_of(task))) == table_of(task)
+    ]:
+        assert table_of(task_from(table_of(task))) == table_of(task)
 
 
 def test_a_task_file_lies_beside_its_rows_and_may_begin_with_a_mark(tmp_path):
@@ -89,9 +83,8 @@ def test_a_task_file_lies_beside_its_rows_and_may_begin_with_a_mark(tmp_path):
         assert len(load(task)) == 40
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_a_task_file_that_cannot_be_is_named_with_its_key(tmp_path):
+    for change, says in [
         ({"name": '"My Task"'}, "a name has lower-case"),
         ({"name": "3"}, "name is 3: input should be a valid string"),
         ({"colour": "3"}, "unknown key 'colour'; it has name, title"),
@@ -103,16 +96,14 @@ def test_a_task_file_lies_beside_its_rows_and_may_begin_with_a_mark(tmp_path):
         ({"rows": "3"}, r"the table \[rows\] is missing"),
         ({"prompt": ""}, "not TOML"),
         ({"prompt": None}, "the key prompt is missing"),
-    ],
-)
-def test_a_task_file_that_cannot_be_is_named_with_its_key(tmp_path, change, says):
-    keys = {"name": '"t"', "prompt": '"{text} It was"', "rows": '{ train = "rows.csv" }', **change}
-    text = "\n".join(f"{name} = {value}" for name, value in keys.items() if value is not None)
-    (tmp_path / "task.toml").write_text(text)
-    with pytest.raises(InvalidInputError, match=rf"task\.toml: .*{says}"):
-        read_task(tmp_path / "task.toml")
-    with pytest.raises(MissingDataError, match="does not exist"):
-        read_task(tmp_path / "none.toml")
+    ]:
+        keys = {"name": '"t"', "prompt": '"{text} It was"', "rows": '{ train = "rows.csv" }', **change}
+        text = "\n".join(f"{name} = {value}" for name, value in keys.items() if value is not None)
+        (tmp_path / "task.toml").write_text(text)
+        with pytest.raises(InvalidInputError, match=rf"task\.toml: .*{says}"):
+            read_task(tmp_path / "task.toml")
+        with pytest.raises(MissingDataError, match="does not exist"):
+            read_task(tmp_path / "none.toml")
 
 
 def test_both_spellings_of_ag_news_are_one_task_and_an_unknown_name_lists_the_known():

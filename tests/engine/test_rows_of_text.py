@@ -18,7 +18,7 @@ from zorba_core.engine.estimators.reference import batch_loss, estimate
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities, label_prior
 from zorba_core.engine.rows import Rows, token_log_probabilities
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.generation import generate_tokens
+from zorba_core.runs.predict import generate_tokens
 
 SEEDS = [4, 2**32 - 1]
 SIZES = (2, 9), (1, 6)  # of prompts and written answers

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import pytest
 
 import zorba_core as zorba
 from tests.runs.test_own_data import reviews
-from zorba_core.data.own_task import task_for
+from zorba_core.data.infer import task_for
 from zorba_core.data.task import table_of
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.replica import NodeConfig
@@ -19,19 +18,16 @@ from zorba_core.federation.simulate import LocalGrid
 from zorba_core.files import to_json
 
 
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
+def test_a_wrong_node_config_is_named():
+    for config, says in [
         ({}, "partition-id is None"),
         ({"partition-id": "1"}, "partition-id is '1'"),
         ({"partition-id": -1}, "partition-id is -1"),
         ({"partition-id": 0, "row": "mine.csv"}, "row is 'mine.csv'; the keys are partition-id, rows, data"),
         ({"partition-id": 0, "threads": "2"}, "threads is '2'"),
-    ],
-)
-def test_a_wrong_node_config_is_named(config, says):
-    with pytest.raises(InvalidInputError, match=says):
-        NodeConfig.of(config)
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            NodeConfig.of(config)
 
 
 @pytest.fixture
@@ -55,7 +51,7 @@ def test_what_a_client_hears_names_no_file_and_what_it_answers_quotes_no_row(ask
     assert "bad.csv, line 2: the label 'dreadful' is none of those trained on" in caplog.text
     assert "do not fit the task reviews" in str(raised.value)
     assert not any(word in line for word in ("secret", "dreadful", "bad.csv") for line in (*lines, str(raised.value)))
-    assert json.loads(shared_task(task))["rows"] == {"label": "verdict", "label_values": ["bad", "good"]}
+    assert shared_task(task)["task"]["rows"] == {"label": "verdict", "label_values": ["bad", "good"]}
 
 
 def test_a_client_without_a_file_is_turned_away(ask, nodes, task):

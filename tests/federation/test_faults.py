@@ -17,7 +17,7 @@ from zorba_core.federation.request import Request
 from zorba_core.federation.server_app import serve
 from zorba_core.federation.simulate import LocalGrid
 from zorba_core.runs import Run
-from zorba_core.runs.complete import Callback
+from zorba_core.runs.record import Callback
 
 
 def with_scalars(rho_Q) -> RecordDict:

@@ -19,8 +19,8 @@ from zorba_core.federation.loopback import Loopback, _toml
 from zorba_core.federation.options import ServerOptions
 from zorba_core.federation.request import APP, Request, run_config
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.complete import Callback
 from zorba_core.runs.log import LOG
+from zorba_core.runs.record import Callback
 
 QUICK = "--rounds 2 --directions 2 --batch-size 2 --seq-len 24 --eval-every 1 --eval-rows 12 --lr 1e-3 --force --json"
 
@@ -49,9 +49,8 @@ def test_the_defaults_of_the_app_folder_are_a_run():
     assert request.allocation.A_MN.all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
+def test_a_wrong_run_config_is_named():
+    for changes, says in [
         ({"settings.method": "fedit", "settings.lr": 0.1}, "runs methods that exchange scalars: zorba, decomfl"),
         ({"settings.estimator": "exact"}, "clients take forward passes alone; use cohort or reference"),
         ({"min-clients": 9}, "min_clients is 9 and there are 4 clients"),
@@ -60,11 +59,9 @@ def test_the_defaults_of_the_app_folder_are_a_run():
         ({"rule": "mode"}, "rule is 'mode'"),
         ({"settings.lr": -1.0}, "lr is -1.0"),
         ({"clients": 0}, "clients is 0"),
-    ],
-)
-def test_a_wrong_run_config_is_named(changes, says):
-    with pytest.raises(InvalidInputError, match=says):
-        Request.of(run_config(**changes))
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            Request.of(run_config(**changes))
 
 
 def test_a_config_travels_as_toml():
@@ -102,20 +99,17 @@ def test_a_simulation_of_ones_own_files_is_resumed_predicted_and_evaluated(files
     assert run("predict", str(done.path), "--text", "it was lovely", "--json")["prediction"] in ("good", "bad")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_a_wrong_request_is_named_before_anything_is_started(monkeypatch):
+    for words, says in [
         (["--name", "--no-such-option"], "run name '--no-such-option'"),
         (["--clients", "3", "--budgets", "1,2"], "--budgets names 2 clients"),
         (["--rule", "mode"], "--rule is 'mode'"),
         (["--estimator", "exact"], "use cohort or reference"),
         (["--min-clients", "9"], "min_clients is 9"),
-    ],
-)
-def test_a_wrong_request_is_named_before_anything_is_started(words, says, monkeypatch):
-    monkeypatch.setattr("zorba_core.federation.loopback.Loopback", None)
-    with pytest.raises(InvalidInputError, match=says):
-        CliRunner().invoke(build_app(), ["federate", "--dataset", "toy-reviews", *words], catch_exceptions=False)
+    ]:
+        monkeypatch.setattr("zorba_core.federation.loopback.Loopback", None)
+        with pytest.raises(InvalidInputError, match=says):
+            CliRunner().invoke(build_app(), ["federate", "--dataset", "toy-reviews", *words], catch_exceptions=False)
 
 
 def test_a_finished_run_and_one_of_other_hosts_are_not_resumed(ask, nodes, tmp_path):

@@ -34,28 +34,30 @@ def answer(records: RecordDict) -> Answer:
     return Answer(Message(records, 1, "train"))
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_task_arrives_to_the_bit(count):
-    sent, read = task(count), protocol.read_task(protocol.task_records(task(count)))
-    for name in ("run", "line", "start", "round", "blocks", "held_out", "prior_C"):
-        assert getattr(read, name) == getattr(sent, name)
-    assert read.seeds_Q.tobytes() == sent.seeds_Q.tobytes()
-    assert len(read.averages) == count
-    for ours, theirs in zip(read.averages, sent.averages, strict=True):
-        assert (ours.round, ours.lr) == (theirs.round, theirs.lr)
-        assert ours.seeds_Q.tobytes() == theirs.seeds_Q.tobytes()
-        assert ours.rho_bar_MQ.tobytes() == theirs.rho_bar_MQ.tobytes()
+def test_a_task_arrives_to_the_bit():
+    for count in [0, 1, 3]:
+        sent, read = task(count), protocol.read_task(protocol.task_records(task(count)))
+        for name in ("run", "line", "start", "round", "blocks", "held_out", "prior_C"):
+            assert getattr(read, name) == getattr(sent, name)
+        assert read.seeds_Q.tobytes() == sent.seeds_Q.tobytes()
+        assert len(read.averages) == count
+        for ours, theirs in zip(read.averages, sent.averages, strict=True):
+            assert (ours.round, ours.lr) == (theirs.round, theirs.lr)
+            assert ours.seeds_Q.tobytes() == theirs.seeds_Q.tobytes()
+            assert ours.rho_bar_MQ.tobytes() == theirs.rho_bar_MQ.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("rho_bar_RMQ", [float("nan")] * M * Q), ("rho_bar_RMQ", [1.0]), ("seeds_Q", [-1]), ("lrs", [float("inf")])],
-)
-def test_a_task_that_is_damaged_is_refused(name, value):
-    records = protocol.task_records(task())
-    records["zorba"][name] = value
-    with pytest.raises(ProtocolError, match="the server's task cannot be read"):
-        protocol.read_task(records)
+def test_a_task_that_is_damaged_is_refused():
+    for name, value in [
+        ("rho_bar_RMQ", [float("nan")] * M * Q),
+        ("rho_bar_RMQ", [1.0]),
+        ("seeds_Q", [-1]),
+        ("lrs", [float("inf")]),
+    ]:
+        records = protocol.task_records(task())
+        records["zorba"][name] = value
+        with pytest.raises(ProtocolError, match="the server's task cannot be read"):
+            protocol.read_task(records)
 
 
 def test_scalars_arrive_to_the_bit_and_need_not_be_finite():
@@ -63,21 +65,18 @@ def test_scalars_arrive_to_the_bit_and_need_not_be_finite():
     assert answer(protocol.answer_records({"replica_round": 3}, rho_Q)).scalars(4).tobytes() == rho_Q.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("rho", "says"),
-    [
+def test_scalars_of_another_shape_or_kind_are_refused():
+    for rho, says in [
         (np.zeros(3), r"scalars of shape \(3,\) where 4"),
         (np.zeros((4, 1)), r"of shape \(4, 1\)"),
         (np.zeros(4, np.float32), "float32 scalars"),
         (None, "no scalars that can be read"),
-    ],
-)
-def test_scalars_of_another_shape_or_kind_are_refused(rho, says):
-    records = protocol.answer_records({"replica_round": 0})
-    if rho is not None:
-        records["scalars"] = ArrayRecord({"rho": Array(rho)})
-    with pytest.raises(ProtocolError, match=says):
-        answer(records).scalars(4)
+    ]:
+        records = protocol.answer_records({"replica_round": 0})
+        if rho is not None:
+            records["scalars"] = ArrayRecord({"rho": Array(rho)})
+        with pytest.raises(ProtocolError, match=says):
+            answer(records).scalars(4)
 
 
 def test_an_array_of_pickled_objects_is_not_opened():
@@ -87,9 +86,8 @@ def test_an_array_of_pickled_objects_is_not_opened():
         answer(records).scalars(1)
 
 
-@pytest.mark.parametrize(
-    ("records", "read"),
-    [
+def test_an_answer_with_anything_else_is_refused():
+    for records, read in [
         (RecordDict({}), lambda answer: answer),
         (RecordDict({"zorba": ConfigRecord({})}), lambda answer: answer),
         (protocol.answer_records({"replica_round": -1}), lambda answer: answer.whole("replica_round")),
@@ -99,11 +97,9 @@ def test_an_array_of_pickled_objects_is_not_opened():
         (protocol.answer_records({"weights": 3}), lambda answer: answer.text("weights")),
         (protocol.answer_records({"prior_C": [0.5, float("nan")]}), lambda answer: answer.numbers("prior_C", 2)),
         (protocol.answer_records({"prior_C": [0.5]}), lambda answer: answer.numbers("prior_C", 2)),
-    ],
-)
-def test_an_answer_with_anything_else_is_refused(records, read):
-    with pytest.raises(ProtocolError):
-        read(answer(records))
+    ]:
+        with pytest.raises(ProtocolError):
+            read(answer(records))
 
 
 def test_a_client_gets_the_averages_that_it_has_not_seen():

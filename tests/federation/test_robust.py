@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from zorba_core.engine.aggregation import average_per_block
 from zorba_core.federation.options import robust_average
@@ -29,11 +28,9 @@ def test_the_trimmed_mean_cuts_the_share_at_both_ends():
     np.testing.assert_allclose(2 * trimmed_MQ[1], [2.0, 1.0])  # of three, none: a quarter of three is less than one
 
 
-@pytest.mark.parametrize("rule", ["trimmed", "median"])
-def test_one_liar_in_five_moves_a_robust_average_less_than_it_moves_the_mean(rule):
-    random = np.random.default_rng(3)
+def test_one_liar_in_five_moves_a_robust_average_less_than_it_moves_the_mean():
     everybody, all_blocks = np.ones(5, dtype=bool), np.ones((2, 5), dtype=bool)
-    honest_NQ = random.normal(1.0, 0.1, size=(5, 8))
+    honest_NQ = np.random.default_rng(3).normal(1.0, 0.1, size=(5, 8))
     lying_NQ = honest_NQ.copy()
     lying_NQ[2] = -50.0
 
@@ -41,4 +38,4 @@ def test_one_liar_in_five_moves_a_robust_average_less_than_it_moves_the_mean(rul
         lying, honest = (robust_average(rho_NQ, all_blocks, everybody, rule) for rho_NQ in (lying_NQ, honest_NQ))
         return float(np.linalg.norm(lying - honest))
 
-    assert moved(rule) < 0.1 * moved("mean")
+    assert max(moved("trimmed"), moved("median")) < 0.1 * moved("mean")

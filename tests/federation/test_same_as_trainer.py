@@ -8,7 +8,7 @@ import zorba_core as zorba
 from tests.federation.conftest import SETTINGS, all_equal
 from tests.runs.test_option_runs import folder  # noqa: F401 - a fixture
 from tests.runs.test_own_data import reviews
-from zorba_core.data.own_task import task_for
+from zorba_core.data.infer import task_for
 from zorba_core.data.task import table_of
 from zorba_core.federation.server_app import serve
 from zorba_core.federation.simulate import LocalGrid

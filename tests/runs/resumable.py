@@ -15,7 +15,7 @@ from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import RunError
 from zorba_core.runs import Run, list_runs, read_run
-from zorba_core.runs.complete import Callback
+from zorba_core.runs.record import Callback
 from zorba_core.runs.train import fine_tune
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))

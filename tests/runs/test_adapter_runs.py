@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.data.own_rows import text_rows
 from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs import Run
 from zorba_core.runs.export import export_run
 from zorba_core.runs.models import load_model
-from zorba_core.runs.own_rows import text_rows
 from zorba_core.runs.predict import encoded, label_probabilities
 from zorba_core.runs.replay import open_model
 from zorba_core.runs.train import fine_tune

@@ -7,6 +7,9 @@ import pytest
 
 import zorba_core as zorba
 from tests.runs.resumable import ALLOCATION, SETTINGS, interrupted, resume
+from zorba_core.data import load as loading
+from zorba_core.data import own_rows
+from zorba_core.data.infer import task_for
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.replay import replay
 
@@ -52,6 +55,25 @@ def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way
     assert task.rows.train == str(csv)
     again = tuned(task, tiny_opt_folder, tmp_path)
     assert again.summary["weights_sha256"] == run.summary["weights_sha256"]
+
+
+def test_a_run_reads_its_file_once_and_again_where_it_has_changed(csv, tiny_opt_folder, tmp_path, monkeypatch):
+    """Columns, length, encoding, clients and baselines are all of one reading."""
+    reads, prepared = [], []
+
+    def counted(calls, function):
+        return lambda *given: (calls.append(1), function(*given))[1]
+
+    monkeypatch.setattr(own_rows, "read_table", counted(reads, own_rows.read_table))
+    monkeypatch.setattr(loading, "prepared", counted(prepared, own_rows.prepared))
+    zorba.fine_tune(
+        ALLOCATION, data=csv, client="branch", model=tiny_opt_folder, settings=SETTINGS, force=True,
+        runs_folder=tmp_path / "runs",
+    )  # fmt: skip
+    assert (len(reads), len(prepared)) == (1, 1)
+    csv.write_text(csv.read_text().replace("lovely", "splendid"))
+    assert "splendid" in loading.load(task_for(csv))["remark"].str.cat()
+    assert len(reads) == 2
 
 
 def test_a_built_in_run_keeps_the_name_alone(whole):

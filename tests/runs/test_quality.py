@@ -19,10 +19,10 @@ def quality() -> Quality:
     return Quality(("a", "b", "c"), LABEL_R, PROBABILITY_RC)
 
 
-@pytest.mark.parametrize(("right", "rows"), [(0, 10), (3, 10), (10, 10), (873, 1000), (1, 1)])
-def test_the_interval_is_wilsons(right, rows):
-    expected = binomtest(right, rows).proportion_ci(method="wilson")
-    assert wilson(right, rows) == pytest.approx((expected.low, expected.high), abs=1e-12)
+def test_the_interval_is_wilsons():
+    for right, rows in [(0, 10), (3, 10), (10, 10), (873, 1000), (1, 1)]:
+        expected = binomtest(right, rows).proportion_ci(method="wilson")
+        assert wilson(right, rows) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_labels_are_counted_by_what_they_are_and_what_was_predicted(quality):

@@ -37,9 +37,8 @@ def test_the_last_rounds_weights_are_stored_and_checked_by_their_fingerprint(who
         assert replay(whole).network.weights_sha256() == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
+def test_a_wrong_request_gets_one_line_and_status_2(whole):
+    for arguments, says in [
         (["resume", "nowhere"], "'nowhere' does not exist"),
         (["replay", "nowhere"], "'nowhere' does not exist"),
         (["resume", "{run}"], "this run is finished"),
@@ -47,12 +46,10 @@ def test_the_last_rounds_weights_are_stored_and_checked_by_their_fingerprint(who
         (["replay", "{run}", "--round", "-1"], "--round is -1"),
         (["replay", "{run}", "--save", "{run}"], "exists already"),
         (["replay", "{run}", "--model", "no-such"], "unknown model 'no-such'"),
-    ],
-)
-def test_a_wrong_request_gets_one_line_and_status_2(whole, arguments, says):
-    left = call(*(word.format(run=whole.path) for word in arguments))
-    check_refused(left)
-    assert (left.status, says in left.err) == (2, True)
+    ]:
+        left = call(*(word.format(run=whole.path) for word in arguments))
+        check_refused(left)
+        assert (left.status, says in left.err) == (2, True)
 
 
 def test_replay_saves_a_model_that_transformers_loads(whole, tmp_path):

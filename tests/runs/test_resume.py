@@ -20,8 +20,8 @@ from zorba_core.engine import loop
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import read_json
 from zorba_core.runs import Run, list_runs, read_run
-from zorba_core.runs.complete import new_folder
 from zorba_core.runs.log import LOG, Log, read_log
+from zorba_core.runs.record import new_folder
 from zorba_core.runs.replay import WEIGHTS, replay
 from zorba_core.runs.train import fine_tune
 
@@ -103,11 +103,11 @@ def test_the_command_continues_after_kill_9(whole, tmp_path):
             break
     process.kill()
     process.communicate()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:  # it was quicker than the kill
-        assert "finished" in done.stderr
+    done = call("resume", str(folder), "--json")
+    if done.status:  # it was quicker than the kill
+        assert "finished" in done.err
     else:
-        assert json.loads(done.stdout)["weights_sha256"] == whole.summary["weights_sha256"]
+        assert json.loads(done.out)["weights_sha256"] == whole.summary["weights_sha256"]
     assert_ends_alike(read_run(folder), whole)
 
 

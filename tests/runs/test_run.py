@@ -15,7 +15,7 @@ from tests.command import call, check_refused, tree
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.complete import new_folder
+from zorba_core.runs.record import new_folder
 
 ENVIRONMENT = {"torch": "2.13.0"}
 CONFIG = {"dataset": "sst2", "model": "opt-mini", "seed": 0, "allocation": {}}
@@ -39,23 +39,21 @@ def test_every_run_has_a_folder_of_its_own(tmp_path):
     assert other.name[:13] != paths[0].name[:13]
 
 
-@pytest.mark.parametrize(
-    ("added", "mode"), [({}, 0o755), ({"task": {"name": "tickets"}}, 0o700), ({"federation": {}}, 0o700)]
-)
-def test_the_folder_of_a_run_on_rows_of_ones_own_or_of_a_federation_is_its_owners_alone(tmp_path, added, mode):
-    before = os.umask(0o022)
-    try:
-        path = new_folder(tmp_path, "own", {**CONFIG, **added}, ENVIRONMENT)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == mode
+def test_the_folder_of_a_run_on_rows_of_ones_own_or_of_a_federation_is_its_owners_alone(tmp_path):
+    for added, mode in [({}, 0o755), ({"task": {"name": "tickets"}}, 0o700), ({"federation": {}}, 0o700)]:
+        before = os.umask(0o022)
+        try:
+            path = new_folder(tmp_path, "own", {**CONFIG, **added}, ENVIRONMENT)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-@pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "x" * 101, "a b"])
-def test_a_name_that_is_no_folder_name_is_refused(tmp_path, name):
-    with pytest.raises(InvalidInputError, match="run name"):
-        new_folder(tmp_path, name, CONFIG, ENVIRONMENT)
-    assert list(tmp_path.iterdir()) == []
+def test_a_name_that_is_no_folder_name_is_refused(tmp_path):
+    for name in ["", "../escape", "a/b", ".hidden", "x" * 101, "a b"]:
+        with pytest.raises(InvalidInputError, match="run name"):
+            new_folder(tmp_path, name, CONFIG, ENVIRONMENT)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_runs_folder_that_is_a_file_is_refused(tmp_path):

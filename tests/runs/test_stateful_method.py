@@ -19,8 +19,8 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import list_runs
 from zorba_core.runs import resume as resuming
-from zorba_core.runs.complete import Callback
 from zorba_core.runs.log import LOG
+from zorba_core.runs.record import Callback
 from zorba_core.runs.replay import replay, replay_rounds
 from zorba_core.runs.train import fine_tune
 
@@ -113,16 +113,13 @@ def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
     assert b"method_state" not in (whole.path / LOG).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [
+def test_what_is_no_method_is_refused():
+    for part, says in [
         (Momentum("zorba", "Another", "a name that is taken", 1, "scalars"), "there is a method 'zorba' already"),
         ("momentum", "str is not a MethodFacts"),
-    ],
-)
-def test_what_is_no_method_is_refused(part, says):
-    with pytest.raises(InvalidInputError, match=says):
-        METHODS.register(part)
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            METHODS.register(part)
 
 
 def test_facts_that_name_their_code_are_the_same_method(train):
@@ -139,10 +136,10 @@ class Wrong(Momentum):
         return self.answer, state
 
 
-@pytest.mark.parametrize("answer", [np.full((3, 2), np.nan), np.zeros((2, 2)), 0.5])
-def test_coefficients_that_no_wire_can_carry_end_the_run_with_the_methods_name(answer):
-    wrong = Wrong("wrong", "Wrong", "nothing finite", 2, "scalars", True)
-    object.__setattr__(wrong, "answer", answer)
-    scalars = Scalars(np.zeros((3, 2)), None, np.ones((3, 4), bool), np.ones(4, bool))
-    with pytest.raises(RunError, match="method wrong gives coefficients of shape"):
-        wrong.checked_coefficients({}, scalars, SETTINGS)
+def test_coefficients_that_no_wire_can_carry_end_the_run_with_the_methods_name():
+    for answer in [np.full((3, 2), np.nan), np.zeros((2, 2)), 0.5]:
+        wrong = Wrong("wrong", "Wrong", "nothing finite", 2, "scalars", True)
+        object.__setattr__(wrong, "answer", answer)
+        scalars = Scalars(np.zeros((3, 2)), None, np.ones((3, 4), bool), np.ones(4, bool))
+        with pytest.raises(RunError, match="method wrong gives coefficients of shape"):
+            wrong.checked_coefficients({}, scalars, SETTINGS)

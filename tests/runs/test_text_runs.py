@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation import Allocation
-from zorba_core.cli.train import summary_lines
+from zorba_core.cli.training import summary_lines
 from zorba_core.data.encode import encode_prompts
 from zorba_core.data.load import load
 from zorba_core.data.task import get_task
 from zorba_core.engine.settings import Settings
-from zorba_core.runs.generation import generate
+from zorba_core.runs.predict import generate
+from zorba_core.runs.quality import text_metrics
 from zorba_core.runs.replay import replay
-from zorba_core.runs.text_metrics import text_metrics
 from zorba_core.runs.train import fine_tune
 
 

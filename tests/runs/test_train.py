@@ -13,8 +13,8 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import read_json
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.complete import Callback
 from zorba_core.runs.load import read_spec
+from zorba_core.runs.record import Callback
 from zorba_core.runs.train import fine_tune
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
@@ -97,9 +97,8 @@ def test_equal_shares_are_null_in_the_config_and_resume(rows_divided_once, tiny_
     assert read_run(run.path).summary["weights_sha256"] == run.summary["weights_sha256"]
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
+def test_a_wrong_request_is_refused_before_anything_is_written(tiny_opt_folder, tmp_path):
+    for change, error, words in [
         ({"dataset": "mnist"}, InvalidInputError, "unknown dataset 'mnist'"),
         ({"model": "no-such-model"}, InvalidInputError, "unknown model 'no-such-model'"),
         ({"label_words": ["good", "goodness"]}, InvalidInputError, r"begins \(or is\) the label word"),
@@ -110,19 +109,17 @@ def test_equal_shares_are_null_in_the_config_and_resume(rows_divided_once, tiny_
         ({"allocation": Allocation(np.ones((5, 3)))}, InvalidInputError, "5 blocks and the model has 3"),
         ({"settings": Settings(seq_len=100)}, InvalidInputError, "model has 64 positions"),
         ({"settings": Settings(lr=1e3)}, InvalidInputError, "these settings cannot learn: a round moves"),
-    ],
-)
-def test_a_wrong_request_is_refused_before_anything_is_written(tiny_opt_folder, tmp_path, change, error, words):
-    request = {
-        "allocation": ALLOCATION,
-        "model": tiny_opt_folder,
-        "settings": SETTINGS,
-        "runs_folder": tmp_path,
-    } | change
-    with pytest.raises(error, match=words) as caught:
-        fine_tune(**request)
-    assert "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+    ]:
+        request = {
+            "allocation": ALLOCATION,
+            "model": tiny_opt_folder,
+            "settings": SETTINGS,
+            "runs_folder": tmp_path,
+        } | change
+        with pytest.raises(error, match=words) as caught:
+            fine_tune(**request)
+        assert "\n" not in str(caught.value)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dataset_that_is_not_there_names_the_ways_to_provide_it(tiny_opt_folder, tmp_path, monkeypatch):

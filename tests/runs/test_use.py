@@ -17,9 +17,8 @@ from zorba_core.data.load import load
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs import Run, read_run
-from zorba_core.runs.card import model_card
 from zorba_core.runs.evaluate import evaluate_run
-from zorba_core.runs.export import export_run
+from zorba_core.runs.export import export_run, model_card
 from zorba_core.runs.predict import predict
 from zorba_core.runs.replay import open_model, replay
 from zorba_core.runs.train import fine_tune
@@ -108,9 +107,8 @@ def test_one_file_a_client_is_judged_client_by_client(whole, tmp_path):
     assert {entry["client"]: entry["rows"] for entry in report.per_client} == {"north": 3, "south": 5}
 
 
-@pytest.mark.parametrize(
-    ("table", "options", "says"),
-    [
+def test_rows_that_cannot_be_judged_are_named(whole):
+    for table, options, says in [
         ({"label": [0]}, {}, "have no column 'text'"),
         ({"text": ["fine"]}, {}, "no column 'label'"),
         (
@@ -124,11 +122,9 @@ def test_one_file_a_client_is_judged_client_by_client(whole, tmp_path):
         ({"text": ["a"], "label": [2]}, {}, "row 1: the label '2' is none of"),
         ({"text": ["a"], "label": [1]}, {"client": "who"}, "have no column 'who'"),
         ({"text": [], "label": []}, {}, "no rows"),
-    ],
-)
-def test_rows_that_cannot_be_judged_are_named(whole, table, options, says):
-    with pytest.raises(InvalidInputError, match=re.escape(says)):
-        evaluate_run(whole, pd.DataFrame(table), **options)
+    ]:
+        with pytest.raises(InvalidInputError, match=re.escape(says)):
+            evaluate_run(whole, pd.DataFrame(table), **options)
 
 
 def test_a_files_row_is_named_by_its_line(whole, tmp_path):

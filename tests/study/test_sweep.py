@@ -11,7 +11,7 @@ import pytest
 
 from zorba_core.allocation import Allocation
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.runs.complete import Callback
+from zorba_core.runs.record import Callback
 from zorba_core.runs.terminal import Interrupt
 from zorba_core.study import sweep as sweeping
 from zorba_core.study.sweep import (

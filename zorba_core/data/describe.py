@@ -1,4 +1,4 @@
-"""A task in lines for people: what was inferred of rows, and what a model will meet in them before it is trained.
+"""What a task's rows are to a model before it is trained: labels, an example, lengths, baselines, advice.
 
 Shapes: R rows, C labels.
 """
@@ -6,7 +6,7 @@ Shapes: R rows, C labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,62 +14,14 @@ import pandas as pd
 
 from zorba_core.data.baselines import baselines
 from zorba_core.data.load import load
-from zorba_core.data.own_rows import label_texts
 from zorba_core.data.prompts import Prompts, answer_space, fill
-from zorba_core.data.task import CLIENT, PLACE, Overrides, TableRows, Task
-from zorba_core.errors import name_some
+from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-LOOKED_AT = 5_000  # rows, to infer a task
 _MEASURED = 2_000  # rows, for lengths
 _STEP = 8  # of an advised seq_len
-_WRITTEN = {  # columns that are answers to write in many published sets
-    "output", "response", "answer", "answers", "completion", "reply", "a", "summary", "highlights", "target",
-}  # fmt: skip
-
-
-def inferred_lines(
-    task: Task, frame: pd.DataFrame, overrides: Overrides, others: Sequence[str], same_as_label: Sequence[str]
-) -> Iterator[str]:
-    """A line for each part of the task, with the option that replaces it where it was inferred.
-
-    Args:
-        frame: the rows looked at.
-        others: columns that could have been the label.
-        same_as_label: columns that say the label in other words.
-    """
-    rows = task.rows
-    yield f"task {task.name}: {len(frame):,} rows{' looked at' if len(frame) == LOOKED_AT else ''}"
-    yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)
-    if rows.label:
-        counts = Counter(text for text in label_texts(frame, rows.label) if text)
-        shown = name_some([f"{name} {count}" for name, count in counts.most_common()], 8)
-        also = f"; could also be {', '.join(others)}" if others else ""
-        yield _line("label", f"{rows.label}: {shown}{also}", "--label", overrides.label)
-        yield _line("words", name_some(task.label_words, 12), "--label-words", overrides.label_words)
-    else:
-        yield _line("answer", task.answer, "--answer", overrides.answer)
-    yield _line(
-        "prompt", task.prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", overrides.prompt
-    )
-    for column in same_as_label:
-        is_read = column in task.text_columns
-        yield f"  {'warning' if is_read else 'note   '} {column} says the label in other words" + (
-            ": the prompt contains its answer; leave it out of --text" if is_read else " and is left out of the prompt"
-        )
-    if rows.label and not overrides.label and rows.label.strip().casefold() in _WRITTEN:
-        yield (
-            f"  note    few values of {rows.label} come again and again, so the model chooses among them; to have it "
-            f"write them: --answer {rows.label}"
-        )
-    if rows.test is None:
-        yield _line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None)
-
-
-def _line(what: str, value: str, option: str, overrides: object) -> str:
-    return f"  {what:<7} {value}" + ("" if overrides else f"   [inferred; {option}]")
 
 
 def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:

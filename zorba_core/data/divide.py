@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from zorba_core.data.load import clients_of, load, names_clients
-from zorba_core.data.task import CLIENT, Task
+from zorba_core.data.load import load
+from zorba_core.data.own_rows import is_many
+from zorba_core.data.task import CLIENT, TableRows, Task
 from zorba_core.errors import InvalidInputError, name_some
 
 DIRICHLET, NATURAL, IID, QUANTITY = "dirichlet", "natural", "iid", "quantity"
@@ -25,6 +26,17 @@ DIVISIONS = {
     IID: "all alike",
     QUANTITY: "alike in kind, in amounts of Dir(alpha)",
 }
+
+
+def names_clients(task: Task) -> bool:
+    """Do the rows name their clients: by a column, or by a file for each client?"""
+    rows = task.rows
+    return isinstance(rows, TableRows) and (bool(rows.client) or is_many(rows.train))
+
+
+def clients_of(frame: pd.DataFrame) -> tuple[str, ...]:
+    """The clients that a split's rows name, sorted; none where they name none."""
+    return tuple(sorted(set(frame[CLIENT]))) if CLIENT in frame else ()
 
 
 def division_of(task: Task, division: str | None) -> str:

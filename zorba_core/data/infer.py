@@ -1,27 +1,32 @@
-"""A task from rows alone: which column is the label, which are the text, how to ask, and with which words to answer.
+"""The task that a user points at: a file of rows, a task's TOML file, a DataFrame, or a task as it is.
 
-The user may say any of it instead. A run keeps the task as a file that can be edited.
+Of rows alone it is inferred: which column is the label, which are the text, how to ask, and with which words to answer.
+The user may say any of it instead. A run keeps the task as a table that can be edited.
 """
 
 from __future__ import annotations
 
+import csv
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from zorba_core.data.describe import LOOKED_AT, inferred_lines
-from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
+from zorba_core.data.own_rows import check_columns, label_text, label_texts, missing_file, read_rows, with_labels
 from zorba_core.data.prompts import words_for
-from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task
-from zorba_core.errors import InvalidInputError, in_short, name_some
+from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.tables import is_empty
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+Data = str | os.PathLike[str] | pd.DataFrame | Task
 _LABELS = (
     "label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "queue", "department", "type",
     "tag", "emotion", "verdict", "rating", "stars", "priority", "gold_label", "y",
@@ -49,22 +54,98 @@ _TEXTS = (
 _NO_TEXT = re.compile(r"(^|[_\W])(id|uid|uuid|idx|index|url|link|date|time|timestamp|email|created|updated)($|[_\W])")
 _MOST_TEXTS = 4
 _LEAST_WORDS = 3  # on average, of a column that is taken for text
+_WRITTEN = {  # columns that are answers to write in many published sets
+    "output", "response", "answer", "answers", "completion", "reply", "a", "summary", "highlights", "target",
+}  # fmt: skip
+_LOOKED_AT = 5_000  # rows, to infer a task
+
+
+def task_for(
+    data: Data,
+    overrides: Overrides | None = None,
+    tokenizer: Callable[[], PreTrainedTokenizerBase | None] = lambda: None,
+    notice: Callable[[str], None] = lambda line: None,
+) -> Task:
+    """The task of a path, of a table in memory, or of a task that does not name its labels yet.
+
+    Args:
+        overrides: what is not to be inferred, or what replaces an entry of a task file.
+        tokenizer: returns the model's, for label words that suit it; called only where words are inferred.
+        notice: called with each line about what was inferred.
+
+    Raises:
+        InvalidInputError, MissingDataError: no such file, or rows that no task can be made of.
+    """
+    overrides = overrides or Overrides()
+    if isinstance(data, Task):
+        return _changed(data, overrides)
+    if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
+        return _changed(read_task(data), overrides)
+    rows = TableRows(data, test=overrides.test)
+    if missing_file(rows):
+        raise MissingDataError(f"data file {missing_file(rows)}; give a file, or a task file that says where it is")
+    frame = read_rows(rows)  # a fault in the file comes first, before a tokenizer is loaded
+    return infer_task(rows, frame, overrides, task_name(data), tokenizer(), notice)
+
+
+def task_name(data: Data) -> str:
+    """A task's name from a file's: ``Support Tickets (2).csv`` is support-tickets-2, ``clients/*.csv`` is clients."""
+    if isinstance(data, pd.DataFrame):
+        return "table"
+    path = Path(data)
+    stem = path.parent.name if set("*?[") & set(path.name) else path.stem
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:60].strip("-") or "task"
+
+
+def _changed(task: Task, overrides: Overrides) -> Task:
+    """The task with what the user says instead, and with its labels."""
+    if not isinstance(task.rows, TableRows):
+        return replace(
+            task, label_words=overrides.label_words or task.label_words, prompt=overrides.prompt or task.prompt
+        )
+    if overrides.text and not overrides.prompt:
+        raise InvalidInputError("the task file has a prompt; give --prompt with the fields of --text in it")
+    given: dict[str, Any] = {
+        name: getattr(overrides, name) for name in ("label", "client", "test") if getattr(overrides, name)
+    }
+    changes: dict[str, Any] = {"prompt": overrides.prompt or task.prompt}
+    if overrides.answer:
+        changes |= {"kind": "text", "answer": overrides.answer, "options": (), "metric": ""}
+    if overrides.answer or overrides.label not in (None, task.rows.label):
+        changes |= {"label_names": (), "label_words": (), "prior": ()}
+        given |= {"label_values": ()}
+    task = replace(task, rows=replace(task.rows, **given), **changes)
+    if task.kind != "labels" or (task.label_names and not overrides.label_words):
+        return task
+    names, rows = task.label_names, task.rows
+    if not names:
+        frame = read_rows(rows)
+        if not rows.label:
+            raise InvalidInputError(f"task {task.name}: say which column holds the label, or name the labels")
+        check_columns(frame, [rows.label])
+        rows, names = with_labels(rows, frame)
+    words = overrides.label_words or task.label_words or names
+    return replace(task, rows=rows, label_names=names, label_words=words)
 
 
 def infer_task(
     rows: TableRows,
+    whole: pd.DataFrame,
     overrides: Overrides,
     name: str,
     tokenizer: PreTrainedTokenizerBase | None = None,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
-    """The task of ``rows``, of which only the place is known. ``tokenizer``: label words of one token are preferred.
+    """The task of ``rows``, of which only the place is known.
+
+    Args:
+        whole: the rows as :func:`zorba_core.data.own_rows.read_rows` returns them.
+        tokenizer: label words of which it has one token are preferred.
 
     Raises:
         InvalidInputError: a column that is missing, or nothing to choose from; names the option that decides it.
     """
-    whole = read_rows(rows)
-    frame = whole.head(LOOKED_AT)
+    frame = whole.head(_LOOKED_AT)
     check_columns(
         frame, [column for column in (*overrides.text, overrides.label, overrides.answer, overrides.client) if column]
     )
@@ -207,3 +288,57 @@ def _texts(profiles: dict[str, _Profile], taken: Iterable[str | None]) -> tuple[
         raise InvalidInputError(f"no column of text among {name_some([*profiles], 12)}; name it with --text")
     longest = sorted(chosen, key=lambda column: -free[column].words)[:_MOST_TEXTS]
     return tuple(column for column in chosen if column in longest)
+
+
+def inferred_lines(
+    task: Task, frame: pd.DataFrame, overrides: Overrides, others: Sequence[str], same_as_label: Sequence[str]
+) -> Iterator[str]:
+    """A line for each part of the task, with the option that replaces it where it was inferred.
+
+    Args:
+        frame: the rows looked at.
+        others: columns that could have been the label.
+        same_as_label: columns that say the label in other words.
+    """
+    rows = task.rows
+    yield f"task {task.name}: {len(frame):,} rows{' looked at' if len(frame) == _LOOKED_AT else ''}"
+    yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)
+    if rows.label:
+        counts = Counter(text for text in label_texts(frame, rows.label) if text)
+        shown = name_some([f"{name} {count}" for name, count in counts.most_common()], 8)
+        also = f"; could also be {', '.join(others)}" if others else ""
+        yield _line("label", f"{rows.label}: {shown}{also}", "--label", overrides.label)
+        yield _line("words", name_some(task.label_words, 12), "--label-words", overrides.label_words)
+    else:
+        yield _line("answer", task.answer, "--answer", overrides.answer)
+    yield _line(
+        "prompt", task.prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", overrides.prompt
+    )
+    for column in same_as_label:
+        is_read = column in task.text_columns
+        yield f"  {'warning' if is_read else 'note   '} {column} says the label in other words" + (
+            ": the prompt contains its answer; leave it out of --text" if is_read else " and is left out of the prompt"
+        )
+    if rows.label and not overrides.label and rows.label.strip().casefold() in _WRITTEN:
+        yield (
+            f"  note    few values of {rows.label} come again and again, so the model chooses among them; to have it "
+            f"write them: --answer {rows.label}"
+        )
+    if rows.test is None:
+        yield _line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None)
+
+
+def _line(what: str, value: str, option: str, overrides: object) -> str:
+    return f"  {what:<7} {value}" + ("" if overrides else f"   [inferred; {option}]")
+
+
+def listed(text: str) -> list[str]:
+    """Words with commas between; one that holds a comma stands in double quotes.
+
+    Raises:
+        InvalidInputError: more than one line.
+    """
+    try:
+        return [word.strip() for word in next(csv.reader([text.strip()], skipinitialspace=True), [])]
+    except csv.Error as error:
+        raise InvalidInputError(f"the words {text[:60]!r} cannot be read as one line of a table ({error})") from None

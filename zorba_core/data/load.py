@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.own_rows import is_many, label_text, missing_file, prepared, read_rows
+from zorba_core.data.own_rows import label_text, missing_file, prepared, read_rows, stamps_of
 from zorba_core.data.task import CLIENT, CLIENTS_SPLIT, MadeRows, TableRows, Task, get_task
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 
@@ -46,8 +46,11 @@ def load(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
             f"dataset {task.name} has no split {split!r}: choose one of {', '.join(task.rows.splits)}"
         )
     if isinstance(task.rows, TableRows):
-        return _own(task, split)
-    frame = _made(task, split) if isinstance(task.rows, MadeRows) else _published(task, split, data_folder())
+        frame = _own(task, split)
+    elif isinstance(task.rows, MadeRows):
+        frame = _made(task, split)
+    else:
+        frame = _published(task, split, data_folder())
     copy = frame.copy()
     copy.attrs = dict(frame.attrs)
     return copy
@@ -68,17 +71,6 @@ def missing(task: Task) -> str:
         return ""
     where = f"the folder that {DATA_VARIABLE} names lacks" if data else f"set {DATA_VARIABLE} to a folder with"
     return f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {rows.hub}"
-
-
-def names_clients(task: Task) -> bool:
-    """Do the rows name their clients: by a column, or by a file for each client?"""
-    rows = task.rows
-    return isinstance(rows, TableRows) and (bool(rows.client) or is_many(rows.train))
-
-
-def clients_of(frame: pd.DataFrame) -> tuple[str, ...]:
-    """The clients that a split's rows name, sorted; none where they name none."""
-    return tuple(sorted(set(frame[CLIENT]))) if CLIENT in frame else ()
 
 
 def data_folder() -> Path | None:
@@ -124,13 +116,28 @@ def held_out(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
 
 def _own(task: Task, split: str) -> pd.DataFrame:
     rows, of_test = task.rows, split == task.rows.evaluation_split
-    if rows.test is not None:
-        frame = prepared(task, rows, read_rows(rows, "test" if of_test else "train"))
+    if rows.test is None:
+        frame = _divided(task, stamps_of(rows))[of_test]
     else:
-        frame = prepared(task, rows, read_rows(rows))
-        frame = frame[held_out(task, frame, rows.test_fraction) == of_test].reset_index(drop=True)
+        frame = _prepared(task, "test" if of_test else "train", stamps_of(rows))
     frame.attrs = {"source": rows.origin, "note": ""}
     return frame
+
+
+# A run looks at its rows several times. ``stamps``, of the files, are other ones where a file has changed.
+
+
+@functools.lru_cache(maxsize=4)
+def _prepared(task: Task, which: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
+    return prepared(task, task.rows, read_rows(task.rows, which))
+
+
+@functools.lru_cache(maxsize=2)
+def _divided(task: Task, stamps: tuple[Any, ...]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows to train on and those to test on, where no file has the latter."""
+    frame = prepared(task, task.rows, read_rows(task.rows))
+    in_test_R = held_out(task, frame, task.rows.test_fraction)
+    return frame[~in_test_R].reset_index(drop=True), frame[in_test_R].reset_index(drop=True)
 
 
 @functools.lru_cache(maxsize=8)

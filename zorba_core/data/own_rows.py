@@ -5,11 +5,12 @@ Shapes: R rows.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -22,6 +23,8 @@ from zorba_core.data.task import CLIENT, MAX_LABELS, PLACE, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.tables import KINDS, is_empty, place, plain_values, read_table
 
+Texts = str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | pd.DataFrame
+Table = str | os.PathLike[str] | pd.DataFrame
 _PATTERN = frozenset("*?[")
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # as a table writes a column of whole numbers with gaps
 _HALF = re.compile("[\ud800-\udfff]")  # of a character: JSON cut in the middle of an emoji, which no tokenizer reads
@@ -43,9 +46,15 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
     if isinstance(given, pd.DataFrame):
         frame = pd.DataFrame({str(name): plain_values(given[name]) for name in given.columns}, dtype=object)
         return frame.assign(**{PLACE: [f"row {number}" for number in range(1, len(frame) + 1)]})
-    files = files_of(given)
-    parts = [_read_file(file, rows.encoding) for file in files]
-    if is_many(given):
+    files = tuple(files_of(given))
+    return _read_files(files, is_many(given), rows.encoding, _stamps(files)).copy(deep=False)
+
+
+@functools.lru_cache(maxsize=2)
+def _read_files(files: tuple[str, ...], of_clients: bool, encoding: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
+    """The rows of all files, in one table; read again where a stamp has changed."""
+    parts = [_read_file(file, encoding) for file in files]
+    if of_clients:
         for part, client in zip(parts, file_clients(files), strict=True):
             part[CLIENT] = client
     frame, names = parts[0] if len(parts) == 1 else pd.concat(parts), {}
@@ -119,15 +128,34 @@ def missing_file(rows: TableRows) -> str:
 
 def fingerprints(rows: TableRows) -> dict[str, str]:
     """The SHA-256 of each file, or of the rows' files in a folder, by its path."""
-    named = [file for path in (rows.train, rows.test) if isinstance(path, str) for file in files_of(path)]
-    return {file: _sha256(Path(file)) for file in named}
+    return {file: _sha256(file) for file in _named_files(rows)}
 
 
-def _sha256(path: Path) -> str:
+def _sha256(path: str) -> str:
     digest = hashlib.sha256()
-    for file in [path] if path.is_file() else sorted(path.rglob("*.arrow")):
+    for file in _parts(path):
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def stamps_of(rows: TableRows) -> tuple[Any, ...]:
+    """Time and size of the rows' files: equal where no file has changed."""
+    return _stamps(_named_files(rows))
+
+
+def _stamps(files: Iterable[str]) -> tuple[Any, ...]:
+    statuses = [(part, part.stat()) for file in files for part in _parts(file)]
+    return tuple((str(part), status.st_mtime_ns, status.st_size) for part, status in statuses)
+
+
+def _named_files(rows: TableRows) -> list[str]:
+    return [file for path in (rows.train, rows.test) if isinstance(path, str) for file in files_of(path)]
+
+
+def _parts(file: str) -> list[Path]:
+    """The file, or those with rows of a folder that ``datasets`` saved; none where it is missing."""
+    path = Path(file)
+    return [path] if path.is_file() else sorted(path.rglob("*.arrow"))
 
 
 def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
@@ -314,3 +342,62 @@ def label_numbers(task: Task, rows: TableRows, frame: pd.DataFrame) -> np.ndarra
             f"{known}: correct the row, or add the label to the rows that are trained on",
         )
     return np.array([number_of[text] for text in texts], dtype=np.int64)
+
+
+def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
+    """The columns that the task's prompt reads, and those of its options, as text.
+
+    Raises:
+        InvalidInputError: a column is missing, or a row has no text; with file and line where rows are from a file.
+    """
+    if not isinstance(texts, TableRows):
+        if not isinstance(texts, pd.DataFrame):
+            items = [texts] if isinstance(texts, str | Mapping) else texts
+            texts = pd.DataFrame([_row_of(task, item) for item in items])
+        if texts.empty:
+            raise InvalidInputError("there are no rows to predict: give at least one text")
+        texts = TableRows(texts)
+    frame = _table(texts)
+    options = task.answer_columns if task.kind == "options" else ()
+    columns = list(dict.fromkeys((*task.text_columns, *options)))
+    check_columns(frame, columns)
+    read = {column: texts_of(frame, column) for column in columns}
+    refuse_without_text(frame, read, task.text_columns, "text")
+    return pd.DataFrame(read)
+
+
+def _row_of(task: Task, item: str | Mapping[str, str]) -> dict[str, str]:
+    if isinstance(item, Mapping):
+        return dict(item)
+    if isinstance(item, str) and len(task.text_columns) > 1:
+        names = ", ".join(task.text_columns)
+        raise InvalidInputError(f"the run reads several texts ({names}); give each by its name, not one text alone")
+    return {task.text_columns[0]: item}
+
+
+def labelled_rows(task: Task, table: Table, label: str | None = None, client: str | None = None) -> pd.DataFrame:
+    """The task's columns of a file or a table: texts, ``label`` as 0..C-1 (int64), and CLIENT where it is known.
+
+    Args:
+        label, client: columns; by default those of the run's own rows, and ``label`` for a built-in task. Of a pattern
+            such as ``clients/*.csv`` each file is a client.
+
+    Raises:
+        InvalidInputError, MissingDataError: no such file or column, or a row without text or label, or with a label
+            that the run was not trained on; with file and line.
+    """
+    own = task.rows if isinstance(task.rows, TableRows) else TableRows(label="label")
+    label = None if task.kind == "text" else label or own.label
+    rows = TableRows(table, label=label, client=client, label_values=own.label_values, encoding=own.encoding)
+    frame = _table(rows)
+    if len(frame) == 0:
+        raise InvalidInputError("there are no rows to evaluate on")
+    if client is None and own.client in frame:
+        rows = replace(rows, client=own.client)
+    return prepared(task, rows, frame)
+
+
+def _table(rows: TableRows) -> pd.DataFrame:
+    if missing_file(rows):
+        raise MissingDataError(f"data file {missing_file(rows)}")
+    return read_rows(rows)

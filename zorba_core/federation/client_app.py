@@ -11,7 +11,9 @@ Flower's ``partition-id``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -30,54 +32,57 @@ _clients: dict[int, Client] = {}  # by partition: one, or all virtual clients of
 app = ClientApp()
 
 
+def _answers(work: Callable[[Message, Context, NodeConfig], RecordDict]) -> Callable[[Message, Context], Message]:
+    """A handler that answers with what ``work`` returns, or says why it cannot: the server drops such an answer and
+    goes on without this client."""
+
+    def handler(message: Message, context: Context) -> Message:
+        try:
+            own = NodeConfig.of(context.node_config)
+            with use_threads(own.threads):
+                records = work(message, context, own)
+        except (ProtocolError, ZorbaError) as error:
+            records = _records({"error": one_line(error)[: protocol.MAX_REASON]})
+        return Message(records, reply_to=message)
+
+    return handler
+
+
 @app.query("hello")
-def hello(message: Message, context: Context) -> Message:
+@_answers
+def hello(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """Open the replica and this client's rows, and say who it is."""
-
-    def hello(own: NodeConfig) -> RecordDict:
-        run, terms, needs_prior = protocol.read_hello(message.content)
-        client = _open(run, Terms.read(terms), own)
-        place = {"partition": client.own.partition, "rows": len(client.rows), "base": client.replica.base_sha256}
-        prior = {"prior_C": client.label_prior().tolist()} if needs_prior else {}
-        context.state.config_records["zorba"] = protocol.saved_terms(run, terms)
-        return protocol.answer_records({**place, **prior, **_replica_round()})
-
-    return _answered(message, context, hello)
+    run, terms, needs_prior = protocol.read_hello(message.content)
+    client = _open(run, Terms.read(terms), own)
+    context.state.config_records["zorba"] = protocol.saved_terms(run, terms)
+    place = {"partition": own.partition, "rows": len(client.rows), "base": client.replica.base_sha256}
+    return _records({**place, **({"prior_C": client.label_prior().tolist()} if needs_prior else {})})
 
 
 @app.train()
-def train(message: Message, context: Context) -> Message:
+@_answers
+def train(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """The scalars of a round."""
-
-    def reported(own: NodeConfig) -> RecordDict:
-        client, task = _followed(message, context, own)
-        rho_Q, loss, passes = client.scalars(task)
-        return protocol.answer_records({"round": task.round, "loss": loss, "passes": passes, **_replica_round()}, rho_Q)
-
-    return _answered(message, context, reported)
+    client, task = _followed(message, context, own)
+    rho_Q, loss, passes = client.scalars(task)
+    return _records({"round": task.round, "loss": loss, "passes": passes}, rho_Q)
 
 
 @app.evaluate()
-def evaluate(message: Message, context: Context) -> Message:
+@_answers
+def evaluate(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """The loss on the rows held out, for the learning rate."""
-
-    def measured(own: NodeConfig) -> RecordDict:
-        client, task = _followed(message, context, own)
-        loss, weight = client.held_out_loss(task)
-        return protocol.answer_records({"loss": loss, "weight": weight, **_replica_round()})
-
-    return _answered(message, context, measured)
+    client, task = _followed(message, context, own)
+    loss, weight = client.held_out_loss(task)
+    return _records({"loss": loss, "weight": weight})
 
 
 @app.query("catch_up")
-def catch_up(message: Message, context: Context) -> Message:
+@_answers
+def catch_up(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """Follow the averages, and show which weights they lead to."""
-
-    def shown(own: NodeConfig) -> RecordDict:
-        client, _ = _followed(message, context, own)
-        return protocol.answer_records({"weights": client.replica.network.weights_sha256(), **_replica_round()})
-
-    return _answered(message, context, shown)
+    client, _ = _followed(message, context, own)
+    return _records({"weights": client.replica.network.weights_sha256()})
 
 
 def _open(run: str, terms: Terms, own: NodeConfig) -> Client:
@@ -106,17 +111,8 @@ def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Clie
     return client, task
 
 
-def _replica_round() -> dict[str, int]:
-    """After which round the next message's averages are to begin; a process that ends with its answer keeps nothing."""
-    return {"replica_round": _replica.round if RESIDENT and _replica is not None else 0}
-
-
-def _answered(message: Message, context: Context, work: Callable[[NodeConfig], RecordDict]) -> Message:
-    """The answer, or why there is none: the server drops it and goes on without this client."""
-    try:
-        own = NodeConfig.of(context.node_config)
-        with use_threads(own.threads):
-            records = work(own)
-    except (ProtocolError, ZorbaError) as error:
-        records = protocol.answer_records({"error": one_line(error)[: protocol.MAX_REASON], **_replica_round()})
-    return Message(records, reply_to=message)
+def _records(values: dict[str, Any], rho_Q: np.ndarray | None = None) -> RecordDict:
+    """An answer, with the round after which the next message's averages are to begin; a process that ends with its
+    answer keeps nothing."""
+    replica_round = _replica.round if RESIDENT and _replica is not None else 0
+    return protocol.answer_records({**values, "replica_round": replica_round}, rho_Q)

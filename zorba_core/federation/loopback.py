@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ from zorba_core.federation.request import APP, Request
 from zorba_core.federation.server_app import serve
 from zorba_core.files import write_text
 from zorba_core.runs import Run
-from zorba_core.runs.complete import Callback
+from zorba_core.runs.folder import Notice
+from zorba_core.runs.record import Callback
 from zorba_core.runs.terminal import Interrupted
 
-Notice = Callable[[str], None]
 _HOST, _SUPERLINK = "127.0.0.1", "loop"
 _COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
 _WITH_PARENT = """
@@ -117,11 +117,7 @@ class Loopback:
         lines = f'[superlink]\ndefault = "{_SUPERLINK}"\n\n[superlink.{_SUPERLINK}]\n{_toml(connection)}'
         write_text(self.folder / "home" / "config.toml", lines)
         command = [str(_COMMANDS / "flower-superlink"), "--insecure", "--host", _HOST, "--port", str(port)]
-        own = [
-            "--isolation",
-            "process",
-            "--disable-runtime-dependency-installation",
-        ]  # see resident
+        own = ["--isolation", "process", "--disable-runtime-dependency-installation"]  # see resident
         process = self._start("superlink", [*command, *own])
         until = time.monotonic() + _SECONDS_TO_START
         while time.monotonic() < until and process.poll() is None:

@@ -23,8 +23,8 @@ from zorba_core.federation import protocol
 from zorba_core.federation.options import ServerOptions
 from zorba_core.federation.protocol import HELLO, Answer, Line, ProtocolError, Task
 from zorba_core.federation.request import Terms
+from zorba_core.runs.folder import Notice, task_of
 
-Notice = Callable[[str], None]
 _LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.2, 2.0  # seconds
 _SECONDS_TO_RECOVER = 60.0
 
@@ -216,7 +216,7 @@ class Members:
                     f"its replica is at round {replica_round} and the log ends at {self.line.end}: if the log has lost "
                     "its end, restore it; if not, restart the client"
                 )
-            prior_C = answer.numbers("prior_C", len(self._terms.label_words)) if self._needs_prior else None
+            prior_C = answer.numbers("prior_C", task_of(self._terms.task).num_classes) if self._needs_prior else None
         except ProtocolError as error:
             self._turned_away[node] = str(error)
             self.note("turned away", node=str(node), reason=str(error))

@@ -21,7 +21,7 @@ from torch import Tensor
 from zorba_core.data.divide import divide
 from zorba_core.data.encode import encode
 from zorba_core.data.load import load
-from zorba_core.data.own_rows import prepared, read_rows
+from zorba_core.data.own_rows import labelled_rows
 from zorba_core.data.task import TableRows
 from zorba_core.data.task import Task as DataTask
 from zorba_core.engine.aggregation import update_blocks
@@ -33,9 +33,9 @@ from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation.protocol import Average, ProtocolError, Task
 from zorba_core.federation.request import Terms
-from zorba_core.runs.load import open_network, prior_rows, with_data
+from zorba_core.runs.folder import task_of
+from zorba_core.runs.load import check_tokens, open_network, prior_rows, with_data
 from zorba_core.runs.models import BUNDLED
-from zorba_core.runs.token_range import check_tokens
 
 
 class Replica:
@@ -130,7 +130,7 @@ class Client:
         if own.partition >= terms.clients:
             raise InvalidInputError(f"partition-id is {own.partition}; this run has 0 to {terms.clients - 1}")
         self.terms, self.own, self.replica = terms, own, replica
-        task = terms.data_task()
+        task = task_of(terms.task)
         frame = _own_rows(terms, task, own)
         self.rows: Rows = encode(task, frame, replica.tokenizer, terms.settings.seq_len)
         check_tokens(replica.network, replica.tokenizer, self.rows)
@@ -198,11 +198,8 @@ def _own_rows(terms: Terms, task: DataTask, own: NodeConfig) -> pd.DataFrame:
 def _of_file(task: DataTask, path: str) -> pd.DataFrame:
     """All rows of a client's own file, as the run's task reads them. What is wrong with them is for their owner alone:
     the error goes to the server and quotes nothing of the rows."""
-    own = task.rows if isinstance(task.rows, TableRows) else None
-    label = own.label if own is not None else "label" if "label" in task.columns else None
-    rows = TableRows(path, label=label, label_values=own.label_values if own is not None else ())
     try:
-        return prepared(task, rows, read_rows(rows))
+        return labelled_rows(task, path)
     except ZorbaError as error:
         logging.getLogger("zorba").warning("zorba: this client's rows do not fit the run's task: %s", error)
         raise InvalidInputError(

@@ -21,14 +21,13 @@ from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.checked import Checked
 from zorba_core.data.divide import division_of
 from zorba_core.data.encode import with_label_words
-from zorba_core.data.own_task import task_for
-from zorba_core.data.task import Overrides, TableRows, Task, get_task, table_of, task_from
+from zorba_core.data.infer import task_for
+from zorba_core.data.task import Overrides, TableRows, Task, get_task, task_from
 from zorba_core.engine.parts import ESTIMATORS, METHODS, method_facts
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.options import ServerOptions
-from zorba_core.files import to_json
-from zorba_core.runs.folder import RunFolder, allocation_of
+from zorba_core.runs.folder import RunFolder, task_config
 from zorba_core.runs.load import read_spec
 from zorba_core.runs.models import load_tokenizer
 
@@ -43,13 +42,10 @@ class Terms(Checked):
         InvalidInputError: a value out of range.
     """
 
-    dataset: str
-    """The task."""
-    task: str = ""
-    """JSON of a task of the user's own, without where anybody's rows lie; empty for a built-in one."""
+    task: dict[str, Any]
+    """The task as a run's config has it, without where anybody's rows lie."""
     model: str
     """Its name, or the folder that the server reads."""
-    label_words: tuple[str, ...]
     clients: int = Field(ge=1, le=MAX_CLIENTS)
     division: str
     """Of a built-in task's rows, or of one file's, among the clients."""
@@ -72,11 +68,6 @@ class Terms(Checked):
     def to_json(self) -> str:
         return json.dumps(self.model_dump())  # with Infinity, which alpha may be
 
-    def data_task(self) -> Task:
-        """The task, whose rows each side has in its own place."""
-        task = task_from(json.loads(self.task)) if self.task else get_task(self.dataset)
-        return with_label_words(task, self.label_words or None)
-
 
 def run_config(**changes: Any) -> dict[str, Any]:
     """The run-config of ``app/pyproject.toml`` with some values changed, as Flower hands it to the ServerApp."""
@@ -85,12 +76,13 @@ def run_config(**changes: Any) -> dict[str, Any]:
     return {**config, **settings, **changes}
 
 
-def shared_task(task: Task) -> str:
+def shared_task(task: Task) -> dict[str, Any]:
     """The task for :attr:`Terms.task`: the form of its rows, and nothing of where they lie."""
-    if not isinstance(task.rows, TableRows):
-        return ""
-    table, local = table_of(task), ("train", "test", "encoding")
-    return to_json({**table, "rows": {name: value for name, value in table["rows"].items() if name not in local}})
+    config, local = task_config(task), ("train", "test", "encoding")
+    if isinstance(task.rows, TableRows):
+        rows = {name: value for name, value in config["task"]["rows"].items() if name not in local}
+        config["task"] = {**config["task"], "rows": rows}
+    return config
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +122,10 @@ class Request:
             task = task_for(config["data"], Overrides(test=test), tokenizer=partial(load_tokenizer, model))
         else:
             task = get_task(config.get("dataset", "toy-reviews"))
-        words = json.loads(config["label-words"]) if "label-words" in config else None
-        task = with_label_words(task, words)
+        task = with_label_words(task, json.loads(config["label-words"]) if "label-words" in config else None)
         terms = Terms(
-            dataset=task.name,
             task=shared_task(task),
             model=model,
-            label_words=tuple(task.label_words),
             clients=config["clients"],
             division=division_of(task, config.get("division")),
             alpha=config["alpha"],
@@ -171,20 +160,17 @@ class Request:
             raise InvalidInputError(f"{run.path}: this run was made in one process; continue it with zorba resume")
         task = run.task
         terms = Terms(
-            dataset=task.name,
             task=shared_task(task),
             model=config["model"],
-            label_words=tuple(task.label_words),
             clients=config["num_clients"],
-            division=config["division"],
-            alpha=float("inf") if config["alpha"] is None else config["alpha"],  # JSON has no infinity
+            **run.division,
             splits=_splits(task),
             settings=run.settings,
         )
         options = ServerOptions(**{name: config["federation"][name] for name in ServerOptions.model_fields})
         settled = {"find_lr": False, "prior": False, "threads": config["threads"], "force": config["force"]}
         place = {"runs_folder": str(run.path.parent), "name": None}
-        return cls(task, terms, allocation_of(config), {}, options, **settled, **place, resume=run).checked()
+        return cls(task, terms, run.allocation, {}, options, **settled, **place, resume=run).checked()
 
     def checked(self) -> Self:
         """

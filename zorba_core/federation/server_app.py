@@ -13,7 +13,6 @@ Shapes: M blocks, N clients, Q directions of a round, C labels.
 
 from __future__ import annotations
 
-import re
 import secrets
 import sys
 import time
@@ -39,25 +38,22 @@ from zorba_core.engine.round import FederatedRows, Round, lr_of_round
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.federation.members import Members, Notice
+from zorba_core.federation.members import Members
 from zorba_core.federation.options import robust_average
 from zorba_core.federation.protocol import CATCH_UP, EVALUATE, TRAIN, Answer, Average, Line, ProtocolError, Task
 from zorba_core.federation.request import Request
 from zorba_core.runs import Run
-from zorba_core.runs.complete import Callback, allocation_config, complete, new_folder
-from zorba_core.runs.environment import describe
-from zorba_core.runs.folder import SUMMARY, check_name, task_config
-from zorba_core.runs.load import check_rows, evaluation_rows, open_network, use_threads
+from zorba_core.runs.folder import SUMMARY, Notice, check_name, plain_name
+from zorba_core.runs.load import check_rows, check_tokens, evaluation_rows, open_network, use_threads
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.rate import held_out_positions, search_rate
+from zorba_core.runs.record import Callback, begin, complete
 from zorba_core.runs.replay import replay_rounds
 from zorba_core.runs.resume import check_unfinished
 from zorba_core.runs.terminal import Progress
-from zorba_core.runs.token_range import check_tokens
 
 app = ServerApp()
-_TOKEN = "federation_run"  # in a run's environment: its name on the wire
 _PAUSE = 0.5  # seconds, while no client is there
 _MOST_VOID = 3  # rounds in a row without a usable answer before the run is given up
 
@@ -256,11 +252,12 @@ def _begin(
     request: Request, grid: Grid, callbacks: Sequence[Callback], notice: Notice, started: Mapping[str, Any]
 ) -> Run:
     terms, task, token = request.terms, request.task, secrets.token_hex(16)
-    name = request.name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"federated-{task.name}-{Path(terms.model).name}")[:100]
-    check_name(name)
+    name = check_name(request.name or plain_name(f"federated-{task.name}-{Path(terms.model).name}"))
     network, evaluation, facts = _open(request)
-    how = {"needs_prior": request.prior, "notice": notice}
-    members = Members(grid, token, terms, request.options, network.weights_sha256(), line=Line(), **how)
+    base_sha256 = network.weights_sha256()
+    members = Members(
+        grid, token, terms, request.options, base_sha256, line=Line(), needs_prior=request.prior, notice=notice
+    )
     server = Server(request, network, members)
     members.gather(request.options.min_clients or terms.clients)
     if request.prior:
@@ -274,28 +271,22 @@ def _begin(
         notice(rate.sentence())
     settings = server.settings
     checks = {} if request.force or rate is not None else _check(network, evaluation, settings)
-    config = {
-        **task_config(task),
-        "model": terms.model,
-        "num_blocks": network.num_blocks,
-        "num_clients": terms.clients,
-        "alpha": terms.alpha,
-        "division": terms.division,
-        **settings.model_dump(),
-        **({} if rate is None else {"rate": rate.describe()}),
-        "threads": request.threads,
-        "force": request.force,
-        "allocation": allocation_config(request.allocation, request.origin),
-        "federation": {**request.options.model_dump(), **started},
-    }
-    environment = {
-        **describe(settings),
-        _TOKEN: token,
-        "base_weights_sha256": network.weights_sha256(),
-        "data": facts,
-        "preflight": checks,
-    }
-    path = new_folder(request.runs_folder, name, config, environment)
+    path = begin(
+        request.runs_folder,
+        name,
+        task=task,
+        model=terms.model,
+        network=network,
+        allocation=request.allocation,
+        settings=settings,
+        facts=facts,
+        checks=checks,
+        origin=request.origin,
+        rate=rate,
+        asked={"alpha": terms.alpha, "division": terms.division, "threads": request.threads, "force": request.force},
+        federation={**request.options.model_dump(), **started},
+        token=token,
+    )
     with Log(path) as log:
         complete(path, log, server, evaluation, callbacks, lambda: _finish(server), backs_off=rate is not None)
     return Run.read(path)
@@ -314,7 +305,9 @@ def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback], notice:
         state = replay_rounds(started, network, started.settings, started.rounds_done)
         averages = [Average(done.round, done.lr, done.seeds_Q, done.rho_bar_MQ) for done in started.rounds[1:]]
         how = {"line": Line(averages=averages), "notice": notice}
-        members = Members(grid, started.environment[_TOKEN], request.terms, request.options, base_sha256, **how)
+        members = Members(
+            grid, started.environment["federation_run"], request.terms, request.options, base_sha256, **how
+        )
         server = Server(request, network, members, state)
         notice(f"resuming after round {started.rounds_done}")
         (path / SUMMARY).unlink(missing_ok=True)

@@ -5,16 +5,16 @@ Shapes: R rows, C labels, N clients.
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.divide import DIRICHLET
+from zorba_core.data.own_rows import Table, labelled_rows
 from zorba_core.data.prompts import fill
 from zorba_core.data.task import CLIENT
 from zorba_core.engine.blocks import Blocks
@@ -24,7 +24,6 @@ from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError, one_line
 from zorba_core.runs.folder import RunFolder, finished_folder
 from zorba_core.runs.load import check_files, check_rows, evaluation_frame, evaluation_rows, federated_rows
-from zorba_core.runs.own_rows import Table, labelled_rows, named
 from zorba_core.runs.predict import encoded, label_probabilities, written
 from zorba_core.runs.quality import Quality, Scored, TextQuality, by_client, change_p_value
 from zorba_core.runs.replay import RunModel, open_model
@@ -125,7 +124,7 @@ def evaluate_run(
         run = finished_folder(run)
     if data is not None:  # before anything slow
         task = (run.run if isinstance(run, RunModel) else run).task
-        frame, where = labelled_rows(task, data, label, client), named(data)
+        frame, where = labelled_rows(task, data, label, client), _named(data)
     tuned = run if isinstance(run, RunModel) else open_model(run, model=model)
     task, notes = tuned.run.task, []
     if data is None:
@@ -157,6 +156,14 @@ def evaluate_run(
     )
 
 
+def _named(table: Table) -> str:
+    """What a report calls the rows."""
+    if isinstance(table, pd.DataFrame):
+        return "a table in memory"
+    path = Path(table)
+    return path.name if path.exists() else "/".join(path.parts[-2:])  # of a pattern, also the folder
+
+
 def _score(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Scored:
     task = tuned.run.task
     if task.kind == "text":
@@ -184,15 +191,7 @@ def _by_division(tuned: RunModel, base: bool, client_rows: int) -> tuple[tuple[d
         return None, "the evaluation rows name no client"
     if "train_sha256" not in run.environment["data"]:
         return None, "the clients' rows were their own and are not here"
-    alpha = run.config["alpha"]
-    rows, facts = federated_rows(
-        run.task,
-        tuned.tokenizer,
-        run.allocation.num_clients,
-        settings,
-        alpha=math.inf if alpha is None else alpha,
-        division=run.config.get("division", DIRICHLET),
-    )
+    rows, facts = federated_rows(run.task, tuned.tokenizer, run.allocation.num_clients, settings, **run.division)
     try:
         check_rows(facts, run.environment["data"], run.path, "train")
     except InvalidInputError as error:

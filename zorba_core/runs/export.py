@@ -1,4 +1,8 @@
-"""A run's model as a Hugging Face folder with a card: what anybody can load who has never heard of this suite."""
+"""A run's model as a Hugging Face folder with a card: what anybody can load who has never heard of this suite.
+
+Everything in the card is in the run's folder: what the model is, how it was made and how good it was measured to be.
+Nothing in it names a machine, a person or a text of the data.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,16 @@ from pathlib import Path
 
 from torch import nn
 
+from zorba_core.data.encode import label_tokens
+from zorba_core.data.prompts import answer_space, chat_turn
+from zorba_core.data.task import FIELD, Task
 from zorba_core.engine.blocks import Blocks, block_list, fingerprint_of
+from zorba_core.engine.parts import ESTIMATORS, METHODS
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_folder, check_new_folder
-from zorba_core.runs.card import base_of, model_card
 from zorba_core.runs.folder import RunFolder
 from zorba_core.runs.models import without_bar
+from zorba_core.runs.quality import wilson
 from zorba_core.runs.replay import RunModel, open_model
 
 CARD = "README.md"
@@ -90,3 +98,193 @@ def _unshare(blocks: Iterable[nn.Module]) -> None:
     for block in blocks:
         for parameter in block.parameters():
             parameter.data = parameter.data.clone()
+
+
+_EXAMPLE, _QUESTION = "The text to judge", "The text to answer"
+_NEW_TOKENS = 32
+_OPTIONS = {"first": "the first option", "second": "the second option"}
+
+
+def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> str:
+    """README.md of a folder of this name. ``adapter``: it has adapters alone."""
+    run, task = tuned.run, tuned.run.task
+    base = base_of(run)
+    sections = [
+        _front(run),
+        f"# {task.title}: {base}, fine-tuned across {run.config['num_clients']} clients",
+        f"{base} was fine-tuned for one task{f' ({task.about})' if task.about else ''} by clients that kept their "
+        "rows. This folder has "
+        + ("the adapters (LoRA) in PEFT's format" if adapter else "the whole model in Hugging Face format")
+        + ", with its tokenizer.",
+        "## Use",
+        _use(tuned, folder_name, adapter),
+        "## Measured",
+        _measured(run, task),
+        "## Data",
+        _data(run),
+        "## Method",
+        _method(run),
+        "## Limits",
+        "The model was trained on this prompt and measured on nothing else: other prompts, other answers and other "
+        "languages were not looked at.",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def example_prompt(task: Task) -> str:
+    """The task's prompt around a text that is no row of any data."""
+    text = _QUESTION if task.kind == "text" else _EXAMPLE
+    return FIELD.sub(lambda match: text, task.prompt)
+
+
+def _front(run: RunFolder) -> str:
+    """What hubs read."""
+    lines = ["library_name: transformers", "pipeline_tag: text-generation"]
+    model = str(run.config["model"])
+    if model.count("/") == 1 and not model.startswith((".", "/", "~")) and not os.path.isdir(model):
+        lines.append(f"base_model: {model}")  # a hub's name
+    lines += ["tags:", "  - federated-learning", "  - zeroth-order-optimization", "  - zorba"]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
+    task = tuned.run.task
+    prompt = example_prompt(task)
+    load = [f"answer = pipeline('text-generation', model={folder_name!r})"]
+    if adapter:  # pipeline() would look for the base model under the name that the adapter knows it by
+        load = [
+            "from peft import PeftModel",
+            "from transformers import AutoModelForCausalLM, AutoTokenizer",
+            f"base = AutoModelForCausalLM.from_pretrained({base_of(tuned.run)!r})  # or where this model lies",
+            f"model = PeftModel.from_pretrained(base, {folder_name!r}).merge_and_unload()",
+            f"answer = pipeline('text-generation', model=model, "
+            f"tokenizer=AutoTokenizer.from_pretrained({folder_name!r}))",
+        ]
+    lines = ["From the folder that this one lies in:", "", "```python", "from transformers import pipeline", *load]
+    lines += [*_asked(tuned, prompt), "```", ""]
+    limit = (
+        f"The prompt is `{task.prompt}`. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
+        "longer texts lost their end."
+    )
+    if task.kind == "text":
+        return "\n".join([*lines, limit])
+    prior = ", minus the base model's own preference for each word" if task.prior else ""
+    lines.append(f"{limit} Answers are compared by the {task.score} of their tokens' log-probabilities{prior}.")
+    if task.kind == "labels":
+        words = zip(task.label_names, task.label_words, strict=True)
+        lines += ["", "| label | word |", "| --- | --- |", *(f"| {name} | `{word}` |" for name, word in words)]
+    return "\n".join(lines)
+
+
+def _asked(tuned: RunModel, prompt: str) -> list[str]:
+    """Code that asks ``answer``, the pipeline: it writes an answer, or the choice whose score is highest."""
+    task = tuned.run.task
+    how = f"max_new_tokens={_NEW_TOKENS}"
+    tokens = label_tokens(task, tuned.tokenizer) if task.kind == "labels" else []
+    if tokens and all(len(pieces) == 1 for pieces in tokens):
+        ids = [pieces[0] for pieces in tokens]
+        how = f"max_new_tokens=1, prefix_allowed_tokens_fn=lambda *_: {ids}"
+        if task.prior:
+            bias = {(token,): -prior for token, prior in zip(ids, task.prior, strict=True)}
+            how += f", sequence_bias={bias}"
+    if task.kind == "text" or how.startswith("max_new_tokens=1,"):
+        asked = [{"role": "user", "content": prompt}] if chat_turn(task, tuned.tokenizer) else prompt
+        return [f"print(answer({asked!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
+    words = dict(zip(task.label_names, task.label_words, strict=True)) if task.kind == "labels" else _OPTIONS
+    priors = task.prior or (0.0,) * len(words)
+    choices = dict(zip(words, zip(words.values(), priors, strict=True), strict=True))
+    return [
+        "import torch",
+        f"prompt, scores = {prompt!r}, {{}}",
+        f"for label, (word, prior) in {choices!r}.items():",
+        "    start = len(answer.tokenizer(prompt).input_ids)",
+        f"    ids = answer.tokenizer(prompt + {answer_space(task.prompt)!r} + word).input_ids",
+        "    logits = answer.model(torch.tensor([ids])).logits[0, start - 1 : -1].detach()",
+        "    log_p = logits.log_softmax(-1)[range(len(ids) - start), ids[start:]]",
+        f"    scores[label] = float(log_p.{task.score}()) - prior",
+        "print(max(scores, key=scores.get))",
+    ]
+
+
+def _measured(run: RunFolder, task: Task) -> str:
+    summary, data = run.summary, run.environment["data"]
+    written = task.kind == "text"
+    what = "Written answers that are the wanted ones, token by token," if written else "Accuracy"
+    over = "the wanted tokens" if written else "the choices"
+    count = data["evaluation_rows"]
+
+    def shown(accuracy: float) -> str:
+        low, high = wilson(round(accuracy * count), count)
+        return f"{accuracy:.3f} | {low:.3f} to {high:.3f}"
+
+    return "\n".join(
+        [
+            f"{what} on {count:,} rows of {task.title} ({data['evaluation_split']}), which no client trained on:",
+            "",
+            f"| model | {'exact match' if written else 'accuracy'} | 95 % interval |",
+            "| --- | --- | --- |",
+            f"| before | {shown(summary['initial_accuracy'])} |",
+            f"| this model | {shown(summary['final_accuracy'])} |",
+            "",
+            f"Its mean cross-entropy over {over} is {summary['final_loss']:.4f} nats.",
+        ]
+    )
+
+
+def _data(run: RunFolder) -> str:
+    data, config = run.environment["data"], run.config
+    facts = [f"{config['dataset']}{', ' + data['note'] if data.get('note') else ''}."]
+    if "train_rows" in data:
+        held = data["rows_per_client"]
+        facts.append(
+            f"{data['train_rows']:,} training rows, divided among {config['num_clients']} clients "
+            f"({min(held):,} to {max(held):,} rows each)."
+        )
+    else:
+        facts.append(f"Training rows of {config['num_clients']} clients, which stayed with them.")
+    return " ".join(facts)
+
+
+def _method(run: RunFolder) -> str:
+    config, summary, allocation = run.config, run.summary, run.allocation
+    method = METHODS[config["method"]]
+    rate = f"learning rate {config['lr']:g}"
+    if config.get("schedule", "constant") != "constant":
+        rate += f" at its highest ({config['schedule']} schedule)"
+    lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]
+    if config.get("directions"):
+        along = f"{config['directions']} directions a round ({config['direction']})"
+        estimator = ESTIMATORS.get(config.get("estimator", "cohort"))  # None: of a package that is not here
+        if estimator is None or not estimator.exact:
+            scalars = f"Forward passes only: {along}, difference length {config['mu']:g}"
+        else:
+            scalars = f"Simulated: exact derivatives along {along}, by backward passes"
+        lines.append(f"- {scalars}; {config['batch_size']} rows a client and round.")
+    least, most = int(allocation.popularity_M.min()), int(allocation.popularity_M.max())
+    lines.append(
+        f"- {allocation.total_blocks} of {allocation.num_blocks * allocation.num_clients} client-blocks activated; a "
+        f"block by {_span(least, most)} of {allocation.num_clients} clients, a client "
+        f"{_span(int(allocation.blocks_held_N.min()), int(allocation.blocks_held_N.max()))} of "
+        f"{allocation.num_blocks} blocks. Λ = {allocation.bias_lambda:.4g}, effective clients "
+        f"{allocation.effective_clients:.1f}."
+    )
+    if config.get("lora_rank"):
+        lines.append(f"- Trained: LoRA adapters of rank {config['lora_rank']} on queries and values.")
+    else:
+        lines.append("- Trained: the transformer blocks. Embeddings, final norm and head are the base model's.")
+    made = {name: run.environment.get(name) for name in ("zorba_core", "torch", "transformers")}
+    lines.append(
+        f"- Weights SHA-256 {summary['weights_sha256'][:16]}, base {run.environment['base_weights_sha256'][:16]}; "
+        + ", ".join(f"{name} {version}" for name, version in made.items() if version)
+        + f"; seed {config['seed']}."
+    )
+    return "\n".join(lines)
+
+
+def _span(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def base_of(run: RunFolder) -> str:
+    """The base model's name without the folders it lies in."""
+    return os.path.basename(os.path.normpath(str(run.config["model"])))

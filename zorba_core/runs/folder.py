@@ -12,8 +12,10 @@ Shapes: M blocks, N clients, T rounds.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +24,7 @@ from typing import Any, Self
 import pandas as pd
 
 from zorba_core.allocation import Allocation
+from zorba_core.data.divide import DIRICHLET
 from zorba_core.data.task import Task, get_task, table_of, task_from
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
@@ -29,10 +32,11 @@ from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import read_json
 from zorba_core.runs.log import CONFIG, read_log
 
+Notice = Callable[[str], None]  # called with a line for people
 SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")
 BACKWARD_WORK = 2  # a backward pass costs about two forward passes
-_TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
+TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -53,8 +57,16 @@ class RunFolder:
             InvalidInputError: not a run folder, or a file in it is damaged; names the file.
         """
         path = Path(path)
-        config = read_config(path)
-        return cls(path, config, tuple(read_log(path).rounds), read_summary(path))
+        if not path.is_dir():
+            raise MissingDataError(f"run {str(path)!r} does not exist; give a folder such as {DEFAULT_FOLDER}/<name>")
+        if not (path / CONFIG).is_file():
+            raise InvalidInputError(f"{path}: not a run folder: it has no {CONFIG}")
+        config = _read_object(path / CONFIG)
+        for name in ("allocation", "environment", "model", "dataset"):
+            if name not in config:
+                raise InvalidInputError(f"{path / CONFIG}: it has no {name}; it is damaged, or of an earlier version")
+        summary = _read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {}
+        return cls(path, config, tuple(read_log(path).rounds), summary)
 
     @property
     def name(self) -> str:
@@ -75,16 +87,42 @@ class RunFolder:
         Raises:
             InvalidInputError: a value that is out of range here, such as a device that is missing.
         """
-        return settings_of(self.config, self.path)
+        return self.settings_with()
+
+    def settings_with(self, **changes: Any) -> Settings:
+        """The settings in the config, with some changed; one that it does not name has its default.
+
+        Raises:
+            InvalidInputError: as :attr:`settings`.
+        """
+        config = {**self.config, **changes}
+        try:
+            return Settings(**{name: config[name] for name in Settings.model_fields if name in config})
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self.path / CONFIG}: {error}") from None
 
     @cached_property
     def task(self) -> Task:
-        """The task, with the label words that the run was trained with. No row is read."""
+        """The task, with the prompt, the label words and the label prior of the run. No row is read."""
         return task_of(self.config)
 
     @cached_property
     def allocation(self) -> Allocation:
-        return allocation_of(self.config)
+        return Allocation.from_blocks(self.config["allocation"]["blocks_per_client"], self.config["num_blocks"])
+
+    @property
+    def threads(self) -> int:
+        """CPU threads."""
+        return self.config.get("threads", 1)
+
+    @property
+    def division(self) -> dict[str, Any]:
+        """``alpha`` and ``division`` of the rows among clients (:mod:`zorba_core.data.divide`)."""
+        alpha = self.config["alpha"]
+        return {
+            "alpha": math.inf if alpha is None else alpha,  # JSON has no infinity
+            "division": self.config.get("division", DIRICHLET),
+        }
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -96,12 +134,11 @@ class RunFolder:
         """A row for each round: ``round, lr, train_loss, eval_loss, eval_accuracy, clients_reported, clients_refused``,
         and since the start ``seconds, forward_passes, backward_passes, scalars_up, scalars_down``. NaN where the model
         was not evaluated."""
-        columns = ("round", "lr", "train_loss", "eval_loss", "eval_accuracy", *_TOTALS)
+        columns = ("round", "lr", "train_loss", "eval_loss", "eval_accuracy", *TOTALS)
         table = pd.DataFrame({name: [getattr(done, name) for done in self.rounds] for name in columns})
-        table[["train_loss", "eval_loss", "eval_accuracy"]] = table[
-            ["train_loss", "eval_loss", "eval_accuracy"]
-        ].astype(float)
-        table[[*_TOTALS]] = table[[*_TOTALS]].cumsum()
+        measured = ["train_loss", "eval_loss", "eval_accuracy"]
+        table[measured] = table[measured].astype(float)
+        table[[*TOTALS]] = table[[*TOTALS]].cumsum()
         table["clients_reported"] = [int(done.reported_N.sum()) for done in self.rounds]
         table["clients_refused"] = [int(done.refused_N.sum()) for done in self.rounds]
         return table
@@ -167,20 +204,9 @@ def check_name(name: str) -> str:
     return name
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    if not path.is_dir():
-        raise MissingDataError(f"run {str(path)!r} does not exist; give a folder such as {DEFAULT_FOLDER}/<name>")
-    if not (path / CONFIG).is_file():
-        raise InvalidInputError(f"{path}: not a run folder: it has no {CONFIG}")
-    config = _read_object(path / CONFIG)
-    missing = [name for name in ("allocation", "environment", "model", "dataset") if name not in config]
-    if missing:
-        raise InvalidInputError(f"{path / CONFIG}: it has no {missing[0]}; it is damaged, or of an earlier version")
-    return config
-
-
-def read_summary(path: Path) -> dict[str, Any]:
-    return _read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {}
+def plain_name(text: str) -> str:
+    """A run's name made of any text."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -193,23 +219,15 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def settings_of(config: dict[str, Any], where: Path) -> Settings:
-    """The settings in a run's config; one that it does not name has its default."""
-    try:
-        return Settings(**{name: config[name] for name in Settings.model_fields if name in config})
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where / CONFIG}: {error}") from None
-
-
-def task_of(config: dict[str, Any]) -> Task:
-    """The task in a run's config, with the prompt, the label words and the label prior of the run."""
+def task_of(config: Mapping[str, Any]) -> Task:
+    """The task that :func:`task_config` describes."""
     task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
     of_run = {
         "prompt": config.get("prompt") or task.prompt,
         "label_words": tuple(config.get("label_words") or task.label_words),
         "prior": tuple(config.get("prior") or ()),
     }
-    return task if all(getattr(task, name) == value for name, value in of_run.items()) else replace(task, **of_run)
+    return task if all(getattr(task, name) == of_run[name] for name in of_run) else replace(task, **of_run)
 
 
 def task_config(task: Task) -> dict[str, Any]:
@@ -220,7 +238,3 @@ def task_config(task: Task) -> dict[str, Any]:
         described["prompt"] = task.prompt
     prior = {"prior": list(task.prior)} if task.prior else {}
     return {"dataset": task.name, "label_words": list(task.label_words), **prior, **described}
-
-
-def allocation_of(config: dict[str, Any]) -> Allocation:
-    return Allocation.from_blocks(config["allocation"]["blocks_per_client"], config["num_blocks"])

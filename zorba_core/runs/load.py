@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.divide import DIRICHLET, NATURAL, divide
+from zorba_core.data.divide import DIRICHLET, NATURAL, clients_of, divide
 from zorba_core.data.encode import count_cuts, encode, suited_length
-from zorba_core.data.load import clients_of, load
+from zorba_core.data.load import load
 from zorba_core.data.own_rows import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
 from zorba_core.engine.adapters import with_adapters
@@ -25,7 +25,7 @@ from zorba_core.engine.loop import check_model
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.vram import ModelSpec, model_spec
 
@@ -103,6 +103,24 @@ def federated_rows(
         **({"files": files} if files else {}),
     }
     return FederatedRows(train, held_N, evaluation), facts
+
+
+def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | Sequence[int]) -> None:
+    """
+    Args:
+        parts: rows, or tokens.
+
+    Raises:
+        InvalidInputError: a token has no row in the embeddings or in the head; names the model and the token.
+    """
+    rows = min(network.vocabulary_size, len(network.model.get_input_embeddings().weight))
+    largest = max(part.largest_token if isinstance(part, Rows) else max(map(int, part), default=-1) for part in parts)
+    if largest >= rows:
+        raise InvalidInputError(
+            f"model {tokenizer.name_or_path}: its tokenizer has {len(tokenizer)} tokens and its weights have rows for "
+            f"{rows}; token {largest} ({in_short(tokenizer.convert_ids_to_tokens(largest))}) occurs and has none: "
+            "restore the tokenizer's files from a copy, or give a model with its own tokenizer"
+        )
 
 
 def with_label_prior(task: Task, network: Blocks, rows: FederatedRows) -> tuple[Task, FederatedRows]:

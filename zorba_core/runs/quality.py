@@ -7,7 +7,10 @@ Shapes: R rows, C labels, K bins.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,7 +18,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from zorba_core.data.task import METRIC_TITLES
-from zorba_core.runs.text_metrics import text_metrics
 
 NUM_BINS = 10
 _Z = 1.959963984540054  # of a 95 % interval
@@ -225,3 +227,66 @@ def change_p_value(fixed: int, broken: int) -> float:
     from scipy.stats import binomtest
 
     return float(binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NOT_WORD = re.compile(r"[\W_]+")
+
+
+def normalised(text: str) -> str:
+    """Lower case, without punctuation, articles and doubled spaces (SQuAD: Rajpurkar et al., 2016, arXiv:1606.05250).
+    Where nothing would be left ("a", "-"), the text in lower case with single spaces."""
+    plain = " ".join(text.lower().split())
+    return " ".join(_ARTICLES.sub(" ", plain.translate(_PUNCTUATION)).split()) or plain
+
+
+def exact_match(written: str, answer: str) -> float:
+    """1 where both are the same once normalised, else 0."""
+    return float(normalised(written) == normalised(answer))
+
+
+def token_f1(written: str, answer: str) -> float:
+    """Harmonic mean of precision and recall of the normalised words, in any order."""
+    ours, wanted = normalised(written).split(), normalised(answer).split()
+    return _f1((Counter(ours) & Counter(wanted)).total(), len(ours), len(wanted))
+
+
+def rouge_l(written: str, answer: str) -> float:
+    """The same of the longest common subsequence of words (Lin, 2004), of letters and digits in lower case."""
+    ours, wanted = _words(written), _words(answer)
+    return _f1(_common(ours, wanted), len(ours), len(wanted))
+
+
+TEXT_METRICS: dict[str, Callable[[str, str], float]] = {
+    "exact_match": exact_match,
+    "token_f1": token_f1,
+    "rouge_l": rouge_l,
+}
+
+
+def text_metrics(written: Sequence[str], answers: Sequence[str]) -> dict[str, np.ndarray]:
+    """Each metric of each row, (R,), by name."""
+    pairs = list(zip(written, answers, strict=True))
+    return {name: np.array([metric(*pair) for pair in pairs]) for name, metric in TEXT_METRICS.items()}
+
+
+def _f1(common: int, ours: int, wanted: int) -> float:
+    if ours == 0 or wanted == 0:
+        return float(ours == wanted)
+    return 2 * common / (ours + wanted)
+
+
+def _words(text: str) -> list[str]:
+    return _NOT_WORD.sub(" ", text.lower()).split()
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Length of the longest common subsequence; time and memory of the table's rows."""
+    before = [0] * (len(second) + 1)
+    for word in first:
+        row = [0]
+        for place, other in enumerate(second):
+            row.append(before[place] + 1 if word == other else max(before[place + 1], row[place]))
+        before = row
+    return before[-1]

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,13 +30,12 @@ from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import atomic_path
-from zorba_core.runs.folder import RunFolder, finished_folder, read_folder, settings_of
+from zorba_core.runs.folder import Notice, RunFolder, finished_folder, read_folder
 from zorba_core.runs.load import open_network, use_threads
 from zorba_core.runs.log import LOG
 from zorba_core.runs.models import warned_when_accepted
 
 WEIGHTS = "weights.safetensors"
-Notice = Callable[[str], None]
 
 
 @dataclass(eq=False)
@@ -56,7 +55,7 @@ class RunModel:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Context manager: compute with its networks, in the run's number of threads, one at a time."""
-        with self._lock, use_threads(self.run.config.get("threads", 1)):
+        with self._lock, use_threads(self.run.threads):
             yield
 
     def base(self) -> Blocks:
@@ -113,7 +112,7 @@ def replay(
     _check_target(run, target, round_index is not None, notice)
     at = weights_round(run.path)
     settings = _settings_here(run, at == target)
-    with use_threads(run.config.get("threads", 1)):
+    with use_threads(run.threads):
         network, tokenizer = open_base(run, settings, model)
         if target and not (at == target and read_weights(run.path, network, run.rounds)):
             if method_facts(settings.method).first_order:
@@ -225,11 +224,10 @@ def _check_target(run: RunFolder, target: int, named: bool, notice: Notice) -> N
 
 def _settings_here(run: RunFolder, has_weights: bool) -> Settings:
     """The run's settings, on the CPU where its device is missing here and its weights are at hand."""
-    config = run.config
-    if config.get("device") == "cuda" and not torch.cuda.is_available():
-        if not has_weights:
-            raise InvalidInputError(
-                f"{run.path}: it was made on a CUDA device, and its log replays to the same bits on such a device only"
-            )
-        config = {**config, "device": "cpu", "precision": "highest"}
-    return settings_of(config, run.path)
+    if run.config.get("device") != "cuda" or torch.cuda.is_available():
+        return run.settings
+    if not has_weights:
+        raise InvalidInputError(
+            f"{run.path}: it was made on a CUDA device, and its log replays to the same bits on such a device only"
+        )
+    return run.settings_with(device="cpu", precision="highest")

@@ -7,33 +7,23 @@ undisturbed one, bit for bit, on the same kind of processor with the same versio
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zorba_core.data.divide import DIRICHLET
-from zorba_core.data.own_task import Data
+from zorba_core.data.infer import Data
 from zorba_core.engine.loop import LocalRounds, init
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import remove_leftovers
-from zorba_core.runs.complete import Callback, complete
-from zorba_core.runs.environment import describe
-from zorba_core.runs.folder import SUMMARY, RunFolder, read_folder
-from zorba_core.runs.load import (
-    check_files,
-    check_rows,
-    federated_rows,
-    use_threads,
-    with_data,
-)
+from zorba_core.runs.folder import SUMMARY, Notice, RunFolder, read_folder
+from zorba_core.runs.load import check_files, check_rows, federated_rows, use_threads, with_data
 from zorba_core.runs.log import Log
+from zorba_core.runs.record import Callback, complete, environment_of
 from zorba_core.runs.replay import open_base, read_weights, replay_rounds, weights_round
 
-Notice = Callable[[str], None]
 # What of a run's environment decides its last bits.
 _DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
 
@@ -61,24 +51,16 @@ def resume(
         RunError: the run diverged.
     """
     run = read_folder(run)
-    settings, threads = run.settings, run.config.get("threads", 1)
+    settings = run.settings
     if "federation" in run.config:
         raise InvalidInputError(f"{run.path}: this run is a federated one; resume it with: zorba resume {run.path}")
     check_unfinished(run)
     task = with_data(run.task, data, test)
     check_files(run.environment["data"].get("files", {}), task, run.path)
-    with Log(run.path) as log, use_threads(threads):
+    with Log(run.path) as log, use_threads(run.threads):
         run = _reopened(run, log, settings, notice)
         network, tokenizer = open_base(run, settings, model)
-        alpha = run.config["alpha"]
-        rows, facts = federated_rows(
-            task,
-            tokenizer,
-            run.allocation.num_clients,
-            settings,
-            alpha=math.inf if alpha is None else alpha,  # JSON has no infinity
-            division=run.config.get("division", DIRICHLET),
-        )
+        rows, facts = federated_rows(task, tokenizer, run.allocation.num_clients, settings, **run.division)
         check_rows(facts, run.environment["data"], run.path, "train", "evaluation")
         if method_facts(settings.method).first_order:
             state = init(network, settings)
@@ -110,7 +92,7 @@ def _reopened(run: RunFolder, log: Log, settings: Settings, notice: Notice) -> R
     check_unfinished(run)  # another process may have finished it before the log was locked
     if log.torn_bytes:
         notice(f"dropped a torn line of {log.torn_bytes} bytes at the end of the log")
-    for name, value in describe(settings).items():
+    for name, value in environment_of(settings).items():
         if name in _DECIDE_BITS and run.environment.get(name) != value:
             notice(f"{name} is {value} here and was {run.environment.get(name)}: the last bits may differ")
     notice(f"resuming after round {run.rounds_done}")

@@ -13,8 +13,8 @@ from zorba_core.runs.folder import DEFAULT_FOLDER, RunFolder, read_folder
 from zorba_core.runs.log import CONFIG
 
 if TYPE_CHECKING:
+    from zorba_core.data.own_rows import Table, Texts
     from zorba_core.runs.evaluate import EvaluationReport
-    from zorba_core.runs.own_rows import Table, Texts
 
 
 class Run(RunFolder):

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from zorba_core.engine.reports import describe_refusals
 from zorba_core.engine.round import Round
 from zorba_core.errors import RunError
-from zorba_core.runs.complete import Callback
+from zorba_core.runs.record import Callback
 
 
 class Progress(Callback):

@@ -6,8 +6,7 @@ Everything that can be wrong with a request is reported before the run folder is
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,18 +16,19 @@ from zorba_core.allocation import Allocation, Solution
 from zorba_core.data.baselines import baselines
 from zorba_core.data.divide import division_of
 from zorba_core.data.encode import with_label_words
+from zorba_core.data.infer import Data, task_for
 from zorba_core.data.load import load
-from zorba_core.data.own_task import Data, task_for
 from zorba_core.data.task import Overrides, Task, get_task
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import LocalRounds, check_fit
 from zorba_core.engine.parts import ESTIMATORS, method_facts
+from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
-from zorba_core.runs.complete import Callback, allocation_config, complete, new_folder
-from zorba_core.runs.environment import describe
-from zorba_core.runs.folder import DEFAULT_FOLDER, check_name, task_config
+from zorba_core.runs.folder import DEFAULT_FOLDER, Notice, check_name, plain_name
 from zorba_core.runs.load import (
+    check_tokens,
     evaluation_frame,
     federated_rows,
     open_network,
@@ -38,15 +38,13 @@ from zorba_core.runs.load import (
     with_label_prior,
 )
 from zorba_core.runs.log import Log
-from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.rate import find_rate
+from zorba_core.runs.record import Callback, begin, complete, memory_errors
 from zorba_core.runs.run import Run
-from zorba_core.runs.token_range import check_tokens
 
 DEFAULT_DATASET = "toy-reviews"
-Notice = Callable[[str], None]
 
 
 def fine_tune(
@@ -108,27 +106,23 @@ def fine_tune(
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder has the rounds so far and no summary.
     """
-    if model is None:
-        model = default_model(data is not None, notice)
+    model = default_model(data is not None, notice) if model is None else model
     num_parameters = read_spec(model).num_parameters
-    given, settings = settings, settings or Settings.suited(num_parameters)
-    find_lr = given is None if find_lr is None else find_lr
+    suited, settings = settings is None, settings or Settings.suited(num_parameters)
     allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     _check_clients(settings.method, allocation, num_clients)
     check_folder(runs_folder)
     if name is not None:
         check_name(name)
-    if data is not None:
+    if data is None:
+        task = task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
+    else:
         texts = (text,) if isinstance(text, str) and text else tuple(text)
         overrides = Overrides(texts, label, answer, prompt, (), client, None if test is None else os.fspath(test))
         task = task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
-    else:
-        task = task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
-    if given is None and task.is_own:
+    if suited and task.is_own:
         settings = suited_to_rows(settings, task, model)
-    suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
-    name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(threads):
         network, tokenizer = open_network(model, settings)
         if allocation is None:
@@ -137,46 +131,32 @@ def fine_tune(
         rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings, alpha=alpha, division=division)
         check_fit(network, allocation, rows, settings)
         check_tokens(network, tokenizer, rows.train, rows.evaluation)
+        if task.is_own:
+            facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
         prior = task.is_own or is_large(num_parameters) if prior is None else prior
         if prior and task.kind == "labels" and not task.prior:
             task, rows = with_label_prior(task, network, rows)
-        rate = None
-        if find_lr:
-            rate = find_rate(network, allocation, rows, settings)
+        rate = find_rate(network, allocation, rows, settings) if (suited if find_lr is None else find_lr) else None
+        if rate is not None:
             settings = settings.replace(lr=rate.lr)
             notice(rate.sentence())
-        with memory_errors():
-            checked = preflight(network, allocation, rows, settings)
-        if checked.failed and not force and rate is None:  # a rate that was found lowers the loss
-            raise InvalidInputError(checked.reason())
+        checks = _check_settings(network, allocation, rows, settings, force, rate is not None, notice)
         for line in _cut_lines(facts, settings.seq_len):
             notice(line)
-        if checked.failed:
-            notice(f"{'forced' if force else 'note'}: {checked.findings}")
-        if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
-            notice(checked.differences.sentence())
-        if task.is_own:
-            facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
-        config = {
-            **task_config(task),
-            "model": os.fspath(model),
-            "num_blocks": allocation.num_blocks,
-            "num_clients": allocation.num_clients,
-            "alpha": alpha,
-            "division": division,
-            **settings.model_dump(),
-            **({} if rate is None else {"rate": rate.describe()}),
-            "threads": threads,
-            "force": force,
-            "allocation": allocation_config(allocation, origin),
-        }
-        environment = {
-            **describe(settings),
-            "base_weights_sha256": network.weights_sha256(),
-            "data": facts,
-            "preflight": checked.describe(),
-        }
-        path = new_folder(runs_folder, name, config, environment)
+        path = begin(
+            runs_folder,
+            name or _default_name(task, model, settings),
+            task=task,
+            model=model,
+            network=network,
+            allocation=allocation,
+            settings=settings,
+            facts=facts,
+            checks=checks,
+            origin=origin,
+            rate=rate,
+            asked={"alpha": alpha, "division": division, "threads": threads, "force": force},
+        )
         with Log(path) as log:
             source = LocalRounds(network, allocation, rows, settings)
             complete(path, log, source, rows.evaluation, callbacks, backs_off=rate is not None)
@@ -199,6 +179,32 @@ def _check_clients(method: str, allocation: Allocation | None, num_clients: int 
         raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs how many clients take part")
 
 
+def _check_settings(
+    network: Blocks,
+    allocation: Allocation,
+    rows: FederatedRows,
+    settings: Settings,
+    force: bool,
+    rate_is_measured: bool,
+    notice: Notice,
+) -> dict[str, Any]:
+    """What preflight measured, for the run's config.
+
+    Raises:
+        InvalidInputError: the settings cannot learn, nothing forces them, and their rate is not one that was measured
+            to lower the loss.
+    """
+    with memory_errors():
+        checked = preflight(network, allocation, rows, settings)
+    if checked.failed and not (force or rate_is_measured):
+        raise InvalidInputError(checked.reason())
+    if checked.failed:
+        notice(f"{'forced' if force else 'note'}: {checked.findings}")
+    if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
+        notice(checked.differences.sentence())
+    return checked.describe()
+
+
 def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
     lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
     return [
@@ -209,5 +215,6 @@ def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
     ]
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
+def _default_name(task: Task, model: str | os.PathLike[str], settings: Settings) -> str:
+    suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
+    return plain_name(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}")

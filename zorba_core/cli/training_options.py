@@ -1,36 +1,116 @@
-"""The allocation, from the options of ``zorba train``: solved for a fleet, or read from a file; for
-a method that activates every block there is nothing to choose."""
+"""Options that ``zorba train``, ``federate`` and ``task`` share: task and model, the allocation, the run's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
-import typer
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from zorba_core.allocation import (
-    SOLVERS,
-    Allocation,
-    Problem,
-    allocation_from_file,
-    solve,
-)
+from zorba_core.allocation import SOLVERS, Allocation, Problem, allocation_from_file, solve
 from zorba_core.checked import Checked, OneOf
-from zorba_core.cli.fleet_options import parse_budgets, read_fleet
+from zorba_core.cli.allocation import parse_budgets, read_fleet
+from zorba_core.cli.options import note
+from zorba_core.data.divide import DIVISIONS
+from zorba_core.data.infer import listed, task_for
+from zorba_core.data.task import TASKS, Overrides, Task, get_task
 from zorba_core.engine.parts import method_facts
-from zorba_core.engine.settings import LARGE_CLIENTS, is_large
+from zorba_core.engine.settings import LARGE_CLIENTS, Settings, is_large
 from zorba_core.errors import InvalidInputError
-from zorba_core.vram import MAX_CLIENTS, Workload
+from zorba_core.runs import DEFAULT_FOLDER
+from zorba_core.runs.folder import check_name
+from zorba_core.vram import MAX_CLIENTS, ModelSpec, Workload
 
-if TYPE_CHECKING:
-    from zorba_core.engine.settings import Settings
-    from zorba_core.vram import ModelSpec
+DEFAULT_SOLVER, DEFAULT_CLIENTS = "balanced", 20
 
-DEFAULT_SOLVER = "balanced"
-DEFAULT_CLIENTS = 20
+
+class TaskOptions(Checked):
+    """Task and model of a run in one process."""
+
+    data: str | None = None
+    """Your own rows: CSV, TSV, JSON, Parquet or Excel; clients/*.csv, one file a client; or a task's TOML."""
+    dataset: Annotated[str | None, OneOf(lambda: tuple(TASKS))] = "toy-reviews"
+    """Or a built-in task: {choices}; toy-reviews needs no data."""
+    text: str | None = None
+    """Column of the text, or several with commas; default: inferred."""
+    label: str | None = None
+    """Column of the label; default: inferred."""
+    answer: str | None = None
+    """Column of the text to generate, instead of a label."""
+    prompt: str | None = None
+    """What the model reads, e.g. "{text} Topic:"; default: inferred."""
+    label_words: str | None = None
+    """Words that the model answers with, comma separated, one for each label; default: the task's."""
+    test: str | None = None
+    """File of the rows to evaluate on; default: a fifth of the rows, by hash."""
+    client: str | None = None
+    """Column that says whose row it is: each value is one client."""
+    division: Annotated[str | None, OneOf(lambda: DIVISIONS)] = None
+    """Of rows among clients. {choices}; default natural where rows name clients."""
+    alpha: float = Field(1.0, allow_inf_nan=True)
+    """Of the Dirichlet division of rows; smaller is more uneven."""
+    model: str | None = None
+    """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default: for --data the second where it is here."""
+
+    @field_validator("text", "label", "answer", "prompt", "label_words", "client")
+    @classmethod
+    def _check_unicode(cls, value: str | None) -> str | None:
+        if value is not None and value.encode("utf-8", "replace").decode() != value:
+            raise ValueError("it must be Unicode text")
+        return value
+
+    @property
+    def words(self) -> list[str] | None:
+        return None if self.label_words is None else listed(self.label_words)
+
+    def with_model(self) -> TaskOptions:
+        """The same with a base model where none is named."""
+        from zorba_core.runs.models import default_model
+
+        if self.model is not None:
+            return self
+        return self.replace(model=default_model(self.data is not None, note))
+
+    def task(self) -> Task:
+        """The task to train on; what was inferred of the user's own rows goes to stderr.
+
+        Raises:
+            InvalidInputError, MissingDataError: unknown, missing or unusable, or options that contradict each other.
+        """
+        from zorba_core.runs.models import load_tokenizer
+
+        if self.data is None:
+            of_data = ("text", "label", "answer", "prompt", "client", "test")
+            given = [name for name in of_data if getattr(self, name) is not None]
+            if given:
+                raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
+            return get_task(self.dataset)
+        if self.dataset not in (None, TaskOptions.model_fields["dataset"].default):
+            raise InvalidInputError("give --dataset or --data, not both")
+        texts, words = listed(self.text or ""), listed(self.label_words or "")
+        overrides = Overrides(tuple(texts), self.label, self.answer, self.prompt, tuple(words), self.client, self.test)
+        return task_for(self.data, overrides, tokenizer=partial(load_tokenizer, self.model), notice=note)
+
+
+class FolderOptions(Checked):
+    """What a run writes, and whether it may start."""
+
+    runs_folder: Path = DEFAULT_FOLDER
+    """Where the run's folder is made."""
+    name: str | None = None
+    """First part of its name; default <dataset>-<model>."""
+    threads: int = Field(1, ge=1, le=1024)
+    """CPU threads. More are slower for a small model."""
+    force: bool = False
+    """Train also with settings that are found unable to learn."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str | None) -> str | None:
+        return None if name is None else check_name(name)
 
 
 class AllocationChoice(Checked):
@@ -39,7 +119,7 @@ class AllocationChoice(Checked):
     clients: int | None = Field(None, ge=1, le=MAX_CLIENTS)
     """Number of clients, N; default 20, and 8 of a large model."""
     allocation: Path | None = None
-    """JSON or CSV of who activates which blocks, instead of a solver."""
+    """JSON of who activates which blocks, instead of a solver."""
     solver: Annotated[str | None, OneOf(SOLVERS.meanings)] = None
     """{choices}. Default: balanced."""
     total: int | None = None
@@ -75,8 +155,7 @@ class AllocationChoice(Checked):
         if self.allocation is not None:
             if len(given) > 1:
                 raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
-            read = _from_file(self.allocation, spec, self.clients)
-            return read, {"file": self.allocation.name}
+            return _from_file(self.allocation, spec, self.clients), {"file": self.allocation.name}
         budget_N, origin = self._client_budgets(spec, settings, named)
         problem = Problem(budget_N, spec.num_blocks, self.total)
         solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed)
@@ -84,7 +163,7 @@ class AllocationChoice(Checked):
 
     def _given(self, *names: str) -> list[str]:
         """The options among these that were given."""
-        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, False)]
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
 
     def _client_budgets(
         self, spec: ModelSpec, settings: Settings, named: Sequence[str]
@@ -113,7 +192,7 @@ class AllocationChoice(Checked):
             spec, workload, clients or (None if fleet else _default_clients(spec)), fleet, settings.seed
         )
         if named and fleet and not {*named} & {*chosen.names}:
-            typer.echo(f"note: {fleet.name} names none of the rows' clients; its rows are theirs in order", err=True)
+            note(f"note: {fleet.name} names none of the rows' clients; its rows are theirs in order")
         chosen = chosen.matched(named)
         origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
         return chosen.budget_N, {"budgets": chosen.budget_N, **origin}

@@ -1,0 +1,320 @@
+"""``zorba allocate``, ``pareto``, ``scenario`` and ``vram``: who trains which blocks, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from pydantic import Field
+
+from zorba_core.allocation import SOLVERS, Front, Problem, Solution, solve, sweep, sweep_totals, write_allocation
+from zorba_core.allocation.problem import TotalMode
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
+from zorba_core.checked import Checked, OneOf
+from zorba_core.cli.options import JSON_OPTION, emit, options_of
+from zorba_core.engine.parts import METHODS, method_facts
+from zorba_core.errors import InvalidInputError
+from zorba_core.files import check_target
+from zorba_core.fleet import Fleet
+from zorba_core.vram import GIB, PRESETS, ModelSpec, Workload, model_spec, psi_block_bytes, psi_model_bytes
+
+DEFAULT_MODEL = "opt-125m"
+_SAVE = typer.Option(None, help="Also write the allocation to this .json file.")
+_MOST_ROWS = 60
+
+
+class FleetOptions(Checked):
+    """Whose blocks a command divides."""
+
+    budgets: str | None = None
+    """Whole blocks of each client, e.g. 11,9,3."""
+    blocks: int | None = None
+    """Number of blocks, M, with --budgets."""
+    model: str | None = None
+    """Model whose VRAM gives the budgets: a preset or a Hugging Face path."""
+    clients: int | None = None
+    """Draw a uniform fleet of this size, N, as in the paper (50)."""
+    fleet: Path | None = None
+    """CSV or Excel file with columns client,vram_gib, or CSV of nvidia-smi."""
+    seed: int = Field(0, ge=0)
+    """Random seed for the fleet and the solver."""
+
+    def request(self, workload: Workload) -> Fleet | Problem:
+        """A problem from ``--budgets --blocks``, or a fleet from a model with ``--clients`` or ``--fleet``.
+
+        Raises:
+            InvalidInputError: two ways given at once, none, or half of one.
+            InfeasibleError: budgets that do not cover every block.
+        """
+        if self.budgets is not None:
+            for name in ("model", "clients", "fleet"):
+                if getattr(self, name) is not None:
+                    raise InvalidInputError(f"give --budgets or --{name}, not both")
+            if self.blocks is None:
+                raise InvalidInputError("--budgets needs --blocks, the number of blocks M")
+            return Problem(parse_budgets(self.budgets), self.blocks)
+        if self.blocks is not None:
+            raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
+        if self.model is None and self.clients is None and self.fleet is None:
+            raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
+        return read_fleet(model_spec(self.model or DEFAULT_MODEL), workload, self.clients, self.fleet, self.seed)
+
+
+class SolveOptions(Checked):
+    """Options of :func:`zorba_core.allocation.solve`, which checks them together."""
+
+    solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
+    """{choices}."""
+    time_limit: float = 10.0
+    """Seconds for the exact solver; then the best so far and its bound."""
+
+
+class Limits(Checked):
+    """The limits of an allocation in addition to the budgets."""
+
+    total: int | None = Field(None, ge=1)
+    """Activated blocks over all clients, T."""
+    total_mode: TotalMode = "le"
+    """le: at most T; eq: exactly T."""
+    min_popularity: int = Field(1, ge=1)
+    """Clients that every block needs."""
+    max_blocks_per_client: int | None = Field(None, ge=1)
+    """Cap on every client, on top of its budget."""
+
+
+def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
+    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50).
+
+    Raises:
+        InvalidInputError: both given.
+    """
+    if fleet is not None and clients is not None:
+        raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
+    if fleet is not None:
+        return Fleet.from_csv(fleet, spec, workload=workload)
+    return Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
+
+
+def parse_budgets(text: str) -> NDArray[np.int64]:
+    """``"11,9,3"`` as whole numbers; spaces are fine.
+
+    Raises:
+        InvalidInputError: a part that is no whole number, naming the client.
+    """
+    numbers = []
+    for client, part in enumerate(text.replace(",", " ").split()):
+        try:
+            numbers.append(int(part))
+        except ValueError:
+            raise InvalidInputError(
+                f"client {client}: budget is {part!r}; it must be a whole number of blocks, such as 4"
+            ) from None
+        if abs(numbers[-1]) >= 2**62:
+            raise InvalidInputError(f"client {client}: budget {part} is out of range")
+    if not numbers:
+        raise InvalidInputError("--budgets is empty; give whole numbers such as 11,9,3")
+    return np.array(numbers, np.int64)
+
+
+def allocate(
+    fleet: FleetOptions = options_of(FleetOptions),
+    workload: Workload = options_of(Workload),
+    limits: Limits = options_of(Limits),
+    how: SolveOptions = options_of(SolveOptions),
+    save: Path | None = _SAVE,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Choose each client's blocks within its budget, and say how good the choice is."""
+    _check_save(save)
+    solution = solve(fleet.request(workload), seed=fleet.seed, **dict(limits), **dict(how))
+    if save is not None:
+        write_allocation(save, solution.allocation)
+    emit(solution.describe(), as_json, _solution_lines(solution))
+
+
+def _check_save(save: Path | None) -> None:
+    """Refuse a file name before anything is computed.
+
+    Raises:
+        InvalidInputError: a name that does not end in .json, or a place where nothing can be written.
+    """
+    if save is None:
+        return
+    if save.suffix.lower() != ".json":
+        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .json")
+    check_target(save)
+
+
+def _solution_lines(solution: Solution) -> Iterator[str]:
+    """A solution for people: the measures, then a row per client; computed when they are read."""
+    allocation, gap = solution.allocation, f"gap {100 * solution.gap:.2f} %"
+    lines = [
+        f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
+        f"{solution.seconds:.3f} s",
+        f"  Λ, convergence bias             {solution.value:10.4g}   none below {solution.lower_bound:.4g}, {gap}",
+        f"  V, mean of 1/popularity         {allocation.mean_inverse_popularity:10.4f}",
+        f"  Effective clients               {allocation.effective_clients:10.1f}",
+        f"  Largest influence of a client   {allocation.largest_influence:10.3f}",
+        f"  Clients of the scarcest block   {allocation.min_popularity:10d}   gamma* {solution.gamma_star}",
+        f"  Activated blocks                {allocation.total_blocks:10,d}",
+    ]
+    if solution.fleet is not None:
+        lines.append(f"  Total VRAM                      {solution.vram_N_gib.sum():10.2f} GiB")
+    lines += [f"  {solution.status.value}", "", "client                budget  blocks"]
+    names = solution.fleet.names if solution.fleet else range(allocation.num_clients)
+    rows = zip(names, solution.problem.budget_N, allocation.blocks_per_client, strict=True)
+    for name, budget, ids in itertools.islice(rows, _MOST_ROWS):
+        lines.append(f"{name:<20} {budget:7d}  {' '.join(map(str, ids))}")
+    if allocation.num_clients > _MOST_ROWS:
+        lines.append(f"... and {allocation.num_clients - _MOST_ROWS} more clients (--json or --save for all)")
+    yield from lines
+
+
+def pareto(
+    fleet: FleetOptions = options_of(
+        FleetOptions, "model", "clients", "fleet", "seed", defaults={"model": DEFAULT_MODEL}
+    ),
+    workload: Workload = options_of(Workload),
+    how: SolveOptions = options_of(SolveOptions, "solver"),
+    epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
+    by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
+    tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """The front of Lambda against the fraction of all VRAM in use."""
+    seed = fleet.seed
+    chosen = read_fleet(model_spec(fleet.model), workload, fleet.clients, fleet.fleet, seed)
+    front: Front
+    if by == "total":
+        front = sweep_totals(chosen, epsilons, how.solver, seed=seed)
+    elif by == "reduction":
+        front = sweep(chosen, epsilons, how.solver, tau, seed)
+    else:
+        raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
+    points = front.to_frame().drop(columns="knee").assign(allocation_id=range(len(front))).to_dict("records")
+    result = {
+        "model": chosen.model.name,
+        "num_clients": len(chosen.names),
+        "solver": how.solver,
+        "by": by,
+        "tau_mode": tau if by == "reduction" else None,
+        "seed": seed,
+        "points": points,
+        "hypervolume": front.hypervolume,
+        "reference": front.reference,
+        "knee": front.knee,
+        "vectors_with_clamped_clients": int((front.clamped_E > 0).sum()),
+    }
+    on_front = np.flatnonzero(front.on_front_E)
+    on_front = on_front[np.argsort(front.vram_ratio_E[on_front])]
+    lines = [
+        f"{chosen.model.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {how.solver}: "
+        f"{len(on_front)} on the front",
+        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and Lambda {front.reference[1]:g}",
+        f"  {result['vectors_with_clamped_clients']} reductions left a client below one block and gave it one",
+        "",
+        "   id    ratio  blocks     Lambda        V  min c   N_eff",
+    ]
+    lines += [
+        f"{i:5d} {front.vram_ratio_E[i]:8.4f} {front.total_blocks_E[i]:7d} {front.bias_lambda_E[i]:10.5f} "
+        f"{front.mean_inverse_popularity_E[i]:8.5f} {front.min_popularity_E[i]:6d} {front.effective_clients_E[i]:7.2f}"
+        + ("   knee" if i == front.knee else "")
+        for i in on_front
+    ]
+    emit(result, as_json, lines)
+
+
+def scenario(
+    fleet: FleetOptions = options_of(FleetOptions),
+    workload: Workload = options_of(Workload),
+    limits: Limits = options_of(
+        Limits, without=("total_mode",), help={"total": "Exact number of activated blocks over all clients, T."}
+    ),
+    name: str | None = typer.Option(None, help=f"{', '.join(PAPER_SCENARIOS)}: total and target from the paper."),
+    vram_ratio: float | None = typer.Option(None, help="Instead of a total: fraction of all VRAM, with a model."),
+    target_lambda: float | None = typer.Option(None, help="Lambda to meet."),
+    tolerance: float = typer.Option(1e-3, help="Largest distance from the target."),
+    time_limit: float = typer.Option(10.0, help="Seconds to search, and to prove what is out of reach."),
+    save: Path | None = _SAVE,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Construct a matrix that has exactly the given total and Lambda."""
+    _check_save(save)
+    request = fleet.request(workload)
+    exact_total, target = _aim(request, name, limits.total, vram_ratio, target_lambda)
+    exactly = {**dict(limits), "total": exact_total, "total_mode": "eq"}
+    solution = solve_scenario(request, target, tolerance, seed=fleet.seed, time_limit=time_limit, **exactly)
+    if save is not None:
+        write_allocation(save, solution.allocation)
+    result = solution.describe() | {"target_lambda": target, "tolerance": tolerance}
+    emit(result, as_json, [f"target Lambda {target:g} with {exact_total} blocks", *_solution_lines(solution)])
+
+
+def _aim(
+    request: Fleet | Problem, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
+) -> tuple[int, float]:
+    """The exact total and the target Lambda.
+
+    Raises:
+        InvalidInputError: an unknown name, a name together with the values it stands for, or too few values.
+    """
+    if name is not None:
+        if total is not None or vram_ratio is not None or target_lambda is not None:
+            raise InvalidInputError("give --name, or --target-lambda with --total or --vram-ratio, not both")
+        if name.upper() not in PAPER_SCENARIOS:
+            raise InvalidInputError(f"unknown scenario {name!r}; choose one of {', '.join(PAPER_SCENARIOS)}")
+        scenario = PAPER_SCENARIOS[name.upper()]
+        vram_ratio, target_lambda = scenario.vram_ratio, scenario.bias_lambda
+    if target_lambda is None:
+        raise InvalidInputError("give --target-lambda, or --name with one of the paper's scenarios")
+    if (total is None) == (vram_ratio is None):
+        raise InvalidInputError("give --total or --vram-ratio, one of them")
+    if vram_ratio is None:
+        return total, target_lambda
+    if not isinstance(request, Fleet):
+        raise InvalidInputError(
+            "a VRAM ratio needs capacities: give --model or --fleet instead of --budgets, or --total"
+        )
+    if not 0 < vram_ratio <= 1:
+        raise InvalidInputError(f"VRAM ratio is {vram_ratio}; it must be above 0 and at most 1")
+    exact_total = request.total_at_ratio(vram_ratio)
+    if exact_total < 1:
+        raise InvalidInputError(f"VRAM ratio {vram_ratio:g} does not even hold every client's model; raise it")
+    return exact_total, target_lambda
+
+
+def vram(
+    model: str = typer.Option("opt-125m", help=f"{', '.join(PRESETS)}, or a Hugging Face folder or config.json."),
+    workload: Workload = options_of(
+        Workload, help={"seq_len": "tokens a sequence (128 for AG-News and SST-2, 256 for SNLI)."}
+    ),
+    clients: int = typer.Option(50, help="N: number of clients."),
+    total_blocks: int | None = typer.Option(None, help="Activated blocks over all clients (ZorBA only)."),
+    method: str = typer.Option("zorba", help=f"{', '.join(METHODS)}."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """VRAM of all clients together by the paper's model, for ZorBA or a baseline."""
+    spec = model_spec(model)
+    result = {
+        "model": spec.name,
+        "method": method,
+        "num_blocks": spec.num_blocks,
+        "num_parameters": spec.num_parameters,
+        "psi_model_gib": psi_model_bytes(spec, workload) / GIB,
+        "psi_block_gib": psi_block_bytes(spec, workload) / GIB,
+        "total_gib": method_facts(method).total_bytes(spec, workload, clients, total_blocks) / GIB,
+    }
+    shown = total_blocks if METHODS[method].allocates else f"all {spec.num_blocks * clients}"
+    lines = [
+        f"{spec.name}, {method}, {clients} clients, {shown} blocks, B={workload.batch_size}, L={workload.seq_len}, "
+        f"{workload.dtype}",
+        f"  parameters, each client    {result['psi_model_gib']:10.3f} GiB",
+        f"  one activated block        {result['psi_block_gib']:10.3f} GiB",
+        f"  all clients together       {result['total_gib']:10.2f} GiB",
+    ]
+    emit(result, as_json, lines)

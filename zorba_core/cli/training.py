@@ -1,0 +1,414 @@
+"""``zorba train``, ``federate``, ``resume`` and ``task``: federated fine-tuning, from a fleet to a run folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, note, options_of
+from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
+from zorba_core.data.baselines import of_baselines
+from zorba_core.data.divide import NATURAL, division_of, named_clients
+from zorba_core.data.own_rows import file_clients, files_of, is_many
+from zorba_core.data.task import METRIC_TITLES, TASKS, TableRows, Task, table_of
+from zorba_core.engine.parts import METHODS, method_facts
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.federation.options import ServerOptions
+from zorba_core.files import check_folder, to_json
+from zorba_core.runs import Run
+from zorba_core.vram import GIB
+
+if TYPE_CHECKING:
+    from zorba_core.runs.record import Callback
+
+
+# Settings.suited, or the rows, decide where these are left out.
+_SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len"))
+_FIRST = "What most people need"
+_PANELS = {
+    **dict.fromkeys(("data", "label", "model", "clients", "rounds", "lr"), _FIRST),
+    **dict.fromkeys(("seq_len", "lora_rank", "precision"), "Model"),
+    **dict.fromkeys(("device", "seed", "eval_every", "eval_rows", "target"), "Run"),
+}
+_FEDERATION_PANELS = dict.fromkeys(("data", "test", "model", "clients", "rounds", "lr"), _FIRST)
+_FEDERATION_DEFAULTS = {
+    **dict.fromkeys(("lr", "schedule", "direction", "directions")),
+    "rounds": 20,
+    "eval_every": 5,
+    "estimator": "cohort",
+}
+_FEDERATION_CLIENTS = 4  # processes, where nothing says how many
+
+
+def train(
+    task: TaskOptions = options_of(TaskOptions, panel="Data", elsewhere=_PANELS),
+    choice: AllocationChoice = options_of(AllocationChoice, panel="Allocation", elsewhere=_PANELS),
+    settings: dict[str, Any] = options_of(
+        Settings,
+        panel="Training",
+        elsewhere=_PANELS,
+        without=("num_seeds", "inactive", "participation"),
+        make=dict,
+        defaults=_SUITED,
+        text=("lr",),
+        help={
+            "lr": "Learning rate, or auto: found by some ten trial rounds; default: auto.",
+            "rounds": "Rounds, T; default 150, and 40 of a large model.",
+            "seq_len": "Longest prompt in tokens, L; default 64, and for --data what holds 99 of 100 rows, at most 96.",
+        },
+    ),
+    folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_PANELS),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone; or by
+    one of the methods that the paper compares with.
+
+    Ctrl-C ends the run after the round at hand and exits with status 1; zorba resume continues it.
+    """
+    from zorba_core.runs.load import read_spec, suited_to_rows
+    from zorba_core.runs.train import fine_tune
+
+    task = task.with_model()
+    spec = read_spec(task.model)
+    find_lr, asked_length = settings["lr"] in (None, "auto"), settings["seq_len"]
+    settings = Settings.suited(spec.num_parameters, **settings | ({"lr": None} if find_lr else {}))
+    chosen_task = task.task()  # before anything slow
+    if not asked_length and chosen_task.is_own:
+        settings = suited_to_rows(settings, chosen_task, task.model)
+    chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
+    run = supervised(
+        settings.rounds,
+        lambda callbacks: fine_tune(
+            chosen if method_facts(settings.method).allocates else None,
+            num_clients=chosen.num_clients,
+            dataset=chosen_task,
+            model=task.model,
+            settings=settings,
+            find_lr=find_lr,
+            alpha=task.alpha,
+            division=task.division,
+            label_words=task.words if task.data is None else None,
+            callbacks=callbacks,
+            origin=origin,
+            notice=note,
+            **dict(folder),
+        ),
+        METRIC_TITLES[chosen_task.counted],
+    )
+    emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
+
+
+def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
+    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done.
+
+    ``metric``: what the run counts as right.
+    """
+    from zorba_core.runs.terminal import Interrupt, Progress
+
+    hide_loading_bars()
+    progress, interrupt = Progress(rounds, metric=metric), Interrupt()
+    try:
+        with interrupt.listening():
+            return work([progress, interrupt])
+    except KeyboardInterrupt:
+        folder = interrupt.folder
+        state = "nothing was written" if folder is None else f"resume with: zorba resume {folder}"
+        raise RunError(f"stopped at once; {state}") from None
+    finally:
+        progress.close()
+
+
+def summary_lines(run: Run) -> list[str]:
+    summary, config, data = run.summary, run.config, run.environment.get("data", {})
+    sent = summary["communication"]
+    by_client = summary["reports"]["refused_by_client"]
+    backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
+    note = f" ({data['note']})" if data.get("note") else ""
+    metric = METRIC_TITLES.get(str(data.get("metric")), METRIC_TITLES["accuracy"])
+    rows = [
+        (
+            f"{metric}, {data.get('evaluation_split', '-')} ({data.get('evaluation_rows', '-')} rows)",
+            f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
+            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
+        ),
+        (
+            "allocation",
+            f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
+            f"effective clients {summary['effective_clients']:.1f}",
+        ),
+        ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
+        (
+            "memory of the largest client",
+            f"{summary['memory']['psi_bytes'] / GIB:.3f} GiB by the paper's model",
+        ),
+        ("computed", f"{summary['forward_passes']} forward{backward} of one client's batch{_by_clients(summary)}"),
+        (
+            "sent, numbers needed",
+            f"{sent['up']['needed']:,} up, {sent['down']['needed']:,} down ({sent['form']}); "
+            f"{(sent['up']['wire_bytes'] + sent['down']['wire_bytes']) / 1e6:,.3f} MB",
+        ),
+        ("run", str(run.path)),
+    ]
+    if summary["target"] is not None:
+        reached = summary["rounds_to_target"]
+        what = "not reached" if reached is None else f"reached in round {reached}"
+        rows.insert(1, (f"target {summary['target']:.2f}", what))
+    if by_client:
+        rows.insert(3, ("refused for a round", f"{sum(by_client.values())} reports of {len(by_client)} clients"))
+    width = max(33, *(len(what) + 1 for what, _ in rows))
+    return [
+        f"{METHODS[summary['method']].title} on {config['dataset']}{note}, {config['model']}, "
+        f"{config['num_clients']} clients, "
+        f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
+        f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
+        *(f"  {what:<{width}}{value}" for what, value in rows),
+        *_compared(summary["final_accuracy"], data.get("baselines")),
+    ]
+
+
+def _compared(accuracy: float, scores: dict[str, float] | None) -> list[str]:
+    """The sentence that sets the end of a run on rows of one's own beside simple classifiers."""
+    return [f"{accuracy:.3f} of the same rows are right after training; {of_baselines(scores)}"] if scores else []
+
+
+def _by_clients(summary: dict[str, Any]) -> str:
+    """What real clients would compute in place of a simulation's backward passes."""
+    if not summary["client_forward_passes"] or not summary["backward_passes"]:
+        return ""
+    return f"; real clients: {summary['client_forward_passes']:,} forward passes and no backward pass"
+
+
+def federate(
+    task: TaskOptions = options_of(TaskOptions, panel="Data", elsewhere=_FEDERATION_PANELS),
+    choice: AllocationChoice = options_of(
+        AllocationChoice,
+        panel="Allocation",
+        elsewhere=_FEDERATION_PANELS,
+        help={"clients": "Clients, one process each; default: those that the rows or budgets name, else 4."},
+    ),
+    settings: dict[str, Any] = options_of(
+        Settings,
+        panel="Training",
+        elsewhere=_FEDERATION_PANELS,
+        without=("num_seeds", "inactive", "device", "precision", "target"),
+        make=dict,
+        defaults=_FEDERATION_DEFAULTS,
+        text=("lr",),
+        help={"lr": "Learning rate, or auto: by some ten trial rounds with the clients; default: auto."},
+    ),
+    options: ServerOptions = options_of(ServerOptions, panel="Federation"),
+    folder: FolderOptions = options_of(FolderOptions, panel="Run"),
+    simulate: bool = typer.Option(
+        False, "--simulate", help="Virtual clients in this process, without a network.", rich_help_panel=_FIRST
+    ),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Start a SuperLink and one SuperNode for each client on this machine, each with its own rows, fine-tune with
+    them, and end them all.
+
+    Ctrl-C ends the run after the round at hand, a second one at once; zorba resume continues it. How to deploy on
+    several hosts is in zorba_core/federation/README.md.
+    """
+    from zorba_core.runs.load import read_spec
+
+    _check_flower()
+    check_folder(folder.runs_folder)
+    task = task.with_model()
+    model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
+    spec = read_spec(model)
+    find_lr = settings["lr"] in (None, "auto")
+    settings = Settings.suited(spec.num_parameters, **settings | ({"lr": None} if find_lr else {}))
+    chosen_task = task.task()  # before anything slow
+    named = named_clients(chosen_task, task.division)
+    if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
+        choice = choice.replace(clients=_FEDERATION_CLIENTS)
+    allocation, origin = choice.allocation_for(spec, settings, named)
+    division = division_of(chosen_task, task.division)
+    nodes = _nodes(chosen_task, division, allocation.num_clients, model)
+    config = {
+        "model": model,
+        "label-words": to_json(task.words) if task.words and task.data is None else "",
+        **({"task": to_json(table_of(chosen_task))} if chosen_task.is_own else {"dataset": chosen_task.name}),
+        "clients": allocation.num_clients,
+        "division": division,
+        "alpha": task.alpha,
+        "allocation": to_json({**origin, "blocks_per_client": allocation.blocks_per_client}),
+        "find-lr": find_lr,
+        **{f"settings.{name}": "" if value is None else value for name, value in settings.model_dump().items()},
+        **{name.replace("_", "-"): value for name, value in dict(options).items()},
+        "threads": folder.threads,
+        "force": folder.force,
+        "runs-folder": str(folder.runs_folder.resolve()),
+        "name": folder.name or "",
+    }
+    _show(_served(config, nodes, simulate, settings.rounds, METRIC_TITLES[chosen_task.counted]), as_json)
+
+
+def resume_federated(run: Run, as_json: bool) -> None:
+    """Continue a federated run whose server died, with the clients started anew: they catch up from its log.
+
+    Raises:
+        InvalidInputError: its clients were not started by ``zorba federate``.
+    """
+    _check_flower()
+    started = run.config["federation"]
+    if "nodes" not in started:
+        raise InvalidInputError(
+            f"{run.path}: its clients are on other hosts; resume it with: flwr run APP SUPERLINK --run-config "
+            f"'resume=\"{run.path.resolve()}\"'"
+        )
+    config = {"resume": str(run.path.resolve())}
+    metric = METRIC_TITLES[run.task.counted]
+    _show(_served(config, started["nodes"], started["simulated"], run.settings.rounds, metric), as_json)
+
+
+def _served(
+    config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simulate: bool, rounds: int, metric: str
+) -> Run:
+    from zorba_core.federation.loopback import federate_on_loopback
+    from zorba_core.federation.request import Request, run_config
+    from zorba_core.federation.server_app import serve
+    from zorba_core.federation.simulate import LocalGrid
+
+    request = Request.of(run_config(**config))  # what is wrong comes before anything is started
+    started = {"simulated": simulate, "nodes": nodes}
+    options = {"notice": note, "started": started}
+    if simulate:
+        return supervised(rounds, lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **options), metric)
+    return supervised(rounds, lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options), metric)
+
+
+def _nodes(task: Task, division: str, clients: int, model: str) -> list[dict[str, Any]]:
+    """The clients' ``--node-config``: the file with its own rows where there is one for each client and rows to test
+    on, else where its part of the rows is to be taken from."""
+    rows: list[dict[str, str]] = [{}] * clients
+    if isinstance(task.rows, TableRows):
+        rows = [{"data": task.rows.train}] * clients
+        if division == NATURAL and is_many(task.rows.train) and not task.rows.client and task.rows.test is not None:
+            files = files_of(task.rows.train)
+            files = [file for _, file in sorted(zip(file_clients(files), files, strict=True))]
+            if len(files) != clients:
+                raise InvalidInputError(f"there are {len(files)} files and {clients} clients; make them agree")
+            rows = [{"rows": file} for file in files]
+    return [{"partition-id": n, "num-partitions": clients, "model": model, **own} for n, own in enumerate(rows)]
+
+
+def _check_flower() -> None:
+    if importlib.util.find_spec("flwr") is None:
+        raise MissingDataError(
+            "Flower 1.41 is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
+        )
+
+
+def _show(run: Run, as_json: bool) -> None:
+    summary, equal = run.summary, [client["equal"] for client in run.summary["replicas"]]
+    replicas = f"  {sum(equal)} of {len(equal)} replicas have the server's weights, {summary['weights_sha256'][:16]}"
+    emit({"run": str(run.path), **summary}, as_json, [*summary_lines(run), replicas])
+
+
+def resume(
+    run: str = RUN,
+    model: str | None = BASE_MODEL,
+    data: str | None = typer.Option(None, help="Where your own rows lie now; default: where the run's config says."),
+    test: str | None = typer.Option(None, help="Where your own test rows lie now."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an undisturbed one.
+
+    The clients of a federated run are started again, and catch up from its log.
+    """
+    from zorba_core.runs import read_run
+
+    unfinished = read_run(run)
+    if "federation" in unfinished.config:
+        if (model, data, test) != (None, None, None):
+            raise InvalidInputError("--model, --data and --test are not for federated runs: each client has its own")
+        return resume_federated(unfinished, as_json)
+    done = supervised(
+        unfinished.settings.rounds,
+        lambda callbacks: unfinished.resume(
+            model=model,
+            data=data,
+            test=test,
+            callbacks=callbacks,
+            notice=note,
+        ),
+        METRIC_TITLES[unfinished.task.counted],
+    )
+    emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
+
+
+def task(
+    data: str = typer.Argument(..., help="Rows, a task's TOML file, or the name of a built-in task."),
+    task_options: dict[str, Any] = options_of(TaskOptions, without=("dataset", "data", "alpha", "division"), make=dict),
+    choice: AllocationChoice = options_of(AllocationChoice, "clients"),
+    seq_len: int | None = typer.Option(None, help="Longest prompt in tokens; default: as in zorba train."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and what to change; what a
+    majority vote, naive Bayes and the model before training get on the test rows; and how long training will take."""
+    from zorba_core.data.describe import describe_task
+    from zorba_core.runs.expect import expect
+    from zorba_core.runs.load import read_spec, suited_to_rows
+    from zorba_core.runs.models import load_tokenizer
+
+    named = {"dataset": data} if data in TASKS else {"data": data}
+    options = TaskOptions(**named, **task_options).with_model()
+    chosen = options.task()
+    spec = read_spec(options.model)
+    suited = Settings.suited(spec.num_parameters, seq_len=seq_len)
+    if seq_len is None and chosen.is_own:
+        suited = suited_to_rows(suited, chosen, options.model)
+    facts = describe_task(chosen, load_tokenizer(options.model), suited.seq_len)
+    allocation, _ = choice.allocation_for(spec, suited, named_clients(chosen, None))
+    try:
+        expected = expect(chosen, options.model, suited, allocation)
+    except InvalidInputError as error:
+        facts["model"], last = None, f"{options.model} cannot be trained on it: {error}"
+    else:
+        facts["model"] = {"name": options.model, "rounds": suited.rounds, **asdict(expected)}
+        last = expected.sentence(options.model, suited, allocation.num_clients)
+    emit(facts, as_json, [*_task_lines(facts), last])
+
+
+def _task_lines(facts: dict[str, Any]) -> list[str]:
+    lengths, example, columns = facts["lengths"], facts["example"], facts["columns"]
+    lines = [
+        f"task {facts['task']}: {', '.join(f'{count:,} rows ({split})' for split, count in facts['rows'].items())}",
+        "columns: " + "; ".join(f"{what} {_joined(names)}" for what, names in columns.items() if names),
+        f"prompt: {facts['prompt']!r}",
+        f"{example['place']}, {len(example['tokens'])} tokens",
+        f"  {example['prompt']!r} -> {example['answer']!r}",
+        f"  {' '.join(example['tokens'])}",
+    ]
+    if facts["labels"]:
+        lines.append(f"{'label':<28}{'word':<24}{'tokens':>6}{'train':>9}{'test':>8}")
+    lines += [
+        f"{label['name'][:27]:<28}{label['word'][:23]:<24}{len(label['tokens']) or '-':>6}{label['train']:>9}"
+        f"{label['test']:>8}"
+        for label in facts["labels"]
+    ]
+    lines.append(
+        f"tokens of a prompt: median {lengths['median']}, 9 of 10 at most {lengths['p90']}, 99 of 100 at most "
+        f"{lengths['p99']}, longest {lengths['longest']}; the prompt's own words {lengths['prompt_itself']}"
+    )
+    answers = f", {lengths['answers_cut']} answers" if lengths.get("answers_cut") else ""
+    lines.append(
+        f"seq_len {lengths['seq_len']}: {lengths['prompts_cut']} of {lengths['measured_rows']} rows are cut{answers}"
+    )
+    if facts["clients"]:
+        lines.append("clients: " + ", ".join(f"{name} {count}" for name, count in [*facts["clients"].items()][:20]))
+    if scores := facts["baselines"]:
+        lines.append(f"accuracy on the test rows {of_baselines(scores)}")
+    return lines + ([f"advice: {sentence}" for sentence in facts["advice"]] or ["advice: none, all is well"])
+
+
+def _joined(names: str | list[str]) -> str:
+    return names if isinstance(names, str) else ", ".join(names)

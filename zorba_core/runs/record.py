@@ -1,0 +1,360 @@
+"""What a run writes: its folder with the config, a line of the log for each round, and the summary.
+
+Every run goes this way, new, resumed or federated. What it was made on is recorded as far as it takes to repeat it;
+nothing names a machine or a person.
+
+Shapes: N clients, T rounds, K statuses of a report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from zorba_core.allocation import Allocation
+from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.data.task import Task
+from zorba_core.engine import ENGINE_VERSION
+from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.communication import run_communication
+from zorba_core.engine.loop import RoundSource, run_rounds
+from zorba_core.engine.parts import method_facts
+from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
+from zorba_core.engine.round import Round
+from zorba_core.engine.rows import Rows
+from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.files import fingerprint, write_json
+from zorba_core.runs.folder import BACKWARD_WORK, SUMMARY, TOTALS, check_name, task_config
+from zorba_core.runs.log import CONFIG, Log
+from zorba_core.runs.replay import saves_weights, write_weights
+from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
+
+if TYPE_CHECKING:
+    from zorba_core.runs.rate import Rate
+
+_MOST_REPEATS = 10_000
+_CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class Callback:
+    """Called during a run. An exception that it raises ends the run, whose folder can be resumed."""
+
+    def on_start(self, folder: Path) -> None:
+        """Everything is loaded and checked; the run's folder exists."""
+
+    def on_round(self, done: Round) -> None:
+        """The round is in the log; the network holds the weights after it. Round 0 is the base model's evaluation."""
+
+
+def begin(
+    runs_folder: str | os.PathLike[str],
+    name: str,
+    *,
+    task: Task,
+    model: str | os.PathLike[str],
+    network: Blocks,
+    allocation: Allocation,
+    settings: Settings,
+    facts: Mapping[str, Any],
+    checks: Mapping[str, Any],
+    origin: Mapping[str, Any] | None = None,
+    rate: Rate | None = None,
+    asked: Mapping[str, Any],
+    federation: Mapping[str, Any] | None = None,
+    token: str | None = None,
+) -> Path:
+    """Make the folder of a run that starts now, with its config.
+
+    Args:
+        network: the base model.
+        facts: of the rows (:mod:`zorba_core.runs.load`).
+        checks: what preflight measured.
+        origin: how the allocation came about.
+        asked: ``alpha``, ``division``, ``threads`` and ``force``.
+        federation, token: of a federated run, its server's options and its name on the wire.
+
+    Raises:
+        InvalidInputError: the name, or the folder that holds the runs, cannot be used.
+    """
+    config = {
+        **task_config(task),
+        "model": os.fspath(model),
+        "num_blocks": allocation.num_blocks,
+        "num_clients": allocation.num_clients,
+        "alpha": asked["alpha"],
+        "division": asked["division"],
+        **settings.model_dump(),
+        **({} if rate is None else {"rate": rate.describe()}),
+        "threads": asked["threads"],
+        "force": asked["force"],
+        "allocation": {
+            **(origin or {}),
+            "total_blocks": allocation.total_blocks,
+            "sha256": allocation_sha256(allocation),
+            "blocks_per_client": allocation.blocks_per_client,
+        },
+        **({} if federation is None else {"federation": federation}),
+    }
+    environment = {
+        **environment_of(settings),
+        **({} if token is None else {"federation_run": token}),
+        "base_weights_sha256": network.weights_sha256(),
+        "data": facts,
+        "preflight": checks,
+    }
+    return new_folder(runs_folder, name, config, environment)
+
+
+def new_folder(
+    runs_folder: str | os.PathLike[str], name: str, config: dict[str, Any], environment: dict[str, Any]
+) -> Path:
+    """Make a run folder that did not exist before, with its config: two runs that start together get two folders."""
+    # Of rows of one's own the folder has columns, labels and scalars, so it is for its owner alone.
+    private = "task" in config or "federation" in config
+    runs_folder, name = Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}"
+    try:
+        runs_folder.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, _MOST_REPEATS):
+            path = runs_folder / (name if attempt == 1 else f"{name}-{attempt}")
+            try:
+                path.mkdir(mode=0o700 if private else 0o777)
+            except FileExistsError:
+                continue
+            write_json(path / CONFIG, {**config, "environment": environment})
+            return path
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise InvalidInputError(f"runs folder {str(runs_folder)!r} cannot be used: {error.strerror}") from None
+    raise InvalidInputError(f"{runs_folder / name}: already {_MOST_REPEATS} runs of this name and config; remove some")
+
+
+def complete(
+    path: Path,
+    log: Log,
+    source: RoundSource,
+    evaluation: Rows,
+    callbacks: Sequence[Callback] = (),
+    finish: Callable[[], dict[str, Any]] = dict,
+    *,
+    backs_off: bool = False,
+) -> None:
+    """Train from the end of the log to the last round, then write the summary.
+
+    Args:
+        source: it stands after the log's last round.
+        finish: called after the last round; its result is added to the summary.
+        backs_off: the learning rate was found by trial rounds, and halves where the evaluation loss rises twice.
+    """
+    for callback in callbacks:
+        callback.on_start(path)
+    memory = MemoryMeter(source.settings.device)
+    with memory_errors():
+        for done in run_rounds(source, evaluation, tuple(log.rounds), backs_off=backs_off):
+            log.append(done)
+            if saves_weights(source.settings) and done.round and done.weights_sha256:
+                write_weights(path, source.network, done.round)
+            for callback in callbacks:
+                callback.on_round(done)
+    write_json(path / SUMMARY, {**summarise(source, log.rounds, memory.describe()), **finish()})
+
+
+def summarise(source: RoundSource, rounds: Sequence[Round], measured: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome of a run in one object, for ``summary.json``.
+
+    Args:
+        source: after the last round.
+        rounds: all of the run, round 0 included.
+        measured: the peak memory.
+    """
+    settings, network, allocation = source.settings, source.network, source.allocation
+    evaluated = [done for done in rounds if done.eval_accuracy is not None]
+    best = max(evaluated, key=lambda done: done.eval_accuracy)  # the first of equals
+    target = settings.target
+    reached = [done.round for done in evaluated if target is not None and done.eval_accuracy >= target]
+    total = {name: sum(getattr(done, name) for done in rounds) for name in TOTALS}
+    count_KN = _count_reports(rounds, allocation.num_clients)
+    workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
+    spec, trained = spec_of_model(network.model, name="model"), sum(network.sizes_M)
+    if network.has_adapters:
+        spec = replace(spec, num_parameters=spec.num_parameters + trained)
+    vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
+    if method_facts(settings.method).first_order:
+        vram_N_bytes = vram_N_bytes + psi_model_bytes(spec, workload)  # the gradients
+    sent_reports = int(count_KN.sum() - count_KN[[NOT_ASKED, SILENT]].sum())
+    sent = run_communication(
+        settings.method,
+        allocation.A_MN,
+        rounds=rounds[-1].round,
+        reports=sent_reports,
+        usable_reports=int(count_KN[REPORTED].sum()),
+        num_directions=settings.directions,
+        num_seeds=settings.num_seeds,
+        parameters=trained if network.has_adapters else spec.num_parameters,
+        block_parameters=trained,
+        bytes_per_number=workload.bytes_per_number,
+    )
+    return {
+        "method": settings.method,
+        "stopped_by": "target" if reached else "rounds",
+        "rounds_done": rounds[-1].round,
+        "initial_accuracy": evaluated[0].eval_accuracy,
+        "final_accuracy": evaluated[-1].eval_accuracy,
+        "final_loss": evaluated[-1].eval_loss,
+        "best_accuracy": best.eval_accuracy,
+        "best_round": best.round,
+        "target": target,
+        "rounds_to_target": reached[0] if reached else None,
+        "lambda": allocation.bias_lambda,
+        "mean_inverse_popularity": allocation.mean_inverse_popularity,
+        "effective_clients": allocation.effective_clients,
+        "total_blocks": allocation.total_blocks,
+        "memory": {"psi_bytes": float(vram_N_bytes.max()), "measured": dict(measured)},
+        "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
+        **total,
+        "client_forward_passes": sent_reports * (settings.directions + 1) if settings.directions else 0,
+        "work": total["forward_passes"] + BACKWARD_WORK * total["backward_passes"],
+        "communication": sent.describe(),
+        "reports": _describe_reports(count_KN),
+        "weights_sha256": network.weights_sha256(),
+    }
+
+
+def _count_reports(rounds: Sequence[Round], num_clients: int) -> np.ndarray:
+    """How often each client had each of the K statuses: (K, N)."""
+    count_KN = np.zeros((len(STATUSES), num_clients), dtype=np.int64)
+    for done in rounds:
+        count_KN[done.status_N, np.arange(len(done.status_N))] += 1
+    return count_KN
+
+
+def _describe_reports(count_KN: np.ndarray) -> dict[str, Any]:
+    refused_N = count_KN[NOT_ASKED + 1 :].sum(axis=0) - count_KN[SILENT]
+    by_status = zip(STATUSES, count_KN.sum(axis=1), strict=True)
+    return {
+        **{status.replace(" ", "_"): int(count) for status, count in by_status},
+        "refused_by_client": {int(n): int(refused_N[n]) for n in np.flatnonzero(refused_N)},
+    }
+
+
+def environment_of(settings: Settings) -> dict[str, Any]:
+    """Versions, commit, device and seed, for a run's config."""
+    commit, dirty = _git_state()
+    on_cuda = settings.device == "cuda"
+    return {
+        "zorba_core": importlib.metadata.version("zorba-core"),
+        "engine_version": ENGINE_VERSION,  # two runs of one config have the same bits only within one of these
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "python": platform.python_version(),
+        **_versions(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu_capability": _cpu_kernels(),  # decides the last bits
+        "device": torch.cuda.get_device_name() if on_cuda else "cpu",
+        "threads": torch.get_num_threads(),
+        "seed": settings.seed,
+    }
+
+
+@functools.cache
+def _cpu_kernels() -> str:
+    """What products are made by on this CPU: ``AVX512``, or ``AVX512 of AuthenticAMD`` where MKL takes other kernels
+    than on Intel's."""
+    capability, cpus = torch.backends.cpu.get_cpu_capability(), Path("/proc/cpuinfo")
+    maker = re.search(r"^vendor_id\s*:\s*(\S+)", cpus.read_text("utf-8") if cpus.is_file() else "", re.MULTILINE)
+    return capability if maker is None or maker[1] == "GenuineIntel" else f"{capability} of {maker[1]}"
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    return {package: importlib.metadata.version(package) for package in _PACKAGES}
+
+
+def _git_state() -> tuple[str | None, bool | None]:
+    """(commit, has uncommitted changes) of the checkout this package runs from; (None, None) when it is in none.
+
+    Tables of experiments do not count as changes: a sweep writes them while it runs.
+    """
+    root = Path(__file__).resolve().parents[2]
+    top = _git(root, "rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
+        return None, None
+    commit, changes = _git(root, "rev-parse", "HEAD"), _git(root, *_CHANGES)
+    return commit, None if changes is None else bool(changes)
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """What git prints of the checkout at ``root``; None where there is no git, or it refuses."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+class MemoryMeter:
+    """The peak memory of the rounds. Make it before them, when model and rows are loaded, and read it after them.
+
+    On CUDA the figure is the allocator's. On the CPU it is how far the resident set grew above where it stood at the
+    beginning: the parameters are not in it, nor pages that were there already and were used again. That needs Linux's
+    /proc.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._before: int | None = None
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)  # hand back what loading has left, or the rounds would seem to need less
+        try:
+            _CLEAR.write_text("5")  # the high-water mark starts anew
+        except OSError:
+            return
+        self._before = _status("VmRSS")
+
+    def describe(self) -> dict[str, Any]:
+        """``{"bytes": ..., "what": ...}``; bytes is None where it cannot be measured."""
+        if self._device == "cuda":
+            return {"bytes": torch.cuda.max_memory_allocated(), "what": "CUDA, most allocated at once"}
+        high = None if self._before is None else _status("VmHWM")
+        what = "CPU, growth of the resident set above the loaded model"
+        return {"bytes": None if high is None else max(0, high - self._before), "what": what}
+
+
+@contextlib.contextmanager
+def memory_errors() -> Iterator[None]:
+    """Context manager: turn a failed allocation into a RunError of one line."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise RunError("out of memory; free some, or use a smaller batch, length or model") from None
+        raise
+
+
+def _status(field: str) -> int | None:
+    """A line of /proc/self/status, in bytes."""
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return None
+    values = [line.split()[1] for line in lines if line.startswith(f"{field}:")]
+    return int(values[0]) * 1024 if values else None
