@@ -35,7 +35,7 @@ _LABELS = {
 _SUITED = (
     {"lr": "found by trial rounds"}
     | dict.fromkeys(("schedule", "direction", "directions", "estimator", "precision"), "suits the model")
-    | {"seq_len": "suits the rows"}
+    | {"seq_len": "suits the rows", "batch_size": "8, or 4 of long rows"}
 )
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 
@@ -242,14 +242,12 @@ def _example(task: Task, frame: pd.DataFrame, asked: str, tokenizer: Any) -> Non
 def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> str:
     """What the model gets before training and how long training will take, measured here; or why it cannot be."""
     from zorba_core.runs.expect import expect
-    from zorba_core.runs.load import read_spec, suited_to_rows
+    from zorba_core.runs.load import suited_settings
 
     try:
         task = get_task(options["dataset"]) if "dataset" in options else _own_task(options, _tokenizer(model))
         given = {name: value for name, value in options.items() if name in Settings.model_fields}
-        settings = Settings.suited(read_spec(model).num_parameters, **given)
-        if "seq_len" not in given and task.is_own:
-            settings = suited_to_rows(settings, task, model)
+        settings = suited_settings(task, model, given)
         return expect(task, model, settings, allocation).sentence(Path(model).name, settings, allocation.num_clients)
     except ZorbaError as error:
         return str(error)

@@ -38,12 +38,13 @@ def tiny(tiny_opt_folder, tmp_path) -> list[str]:
 
 @pytest.mark.slow
 def test_training_prints_one_json_object_and_leaves_a_run(zorba, tiny):
-    code, out, err = zorba("train", *tiny, "--clients", "4", "--rounds", "3", "--json")
+    prompt = ("--prompt", "{text} I found it")
+    code, out, err = zorba("train", *tiny, "--clients", "4", "--rounds", "3", *prompt, "--json")
     assert code == 0
     result = json.loads(out)
     run = read_run(result["run"])
     assert run.summary == {key: value for key, value in result.items() if key != "run"}
-    assert run.config["dataset"] == "toy-reviews"
+    assert (run.config["dataset"], run.config["prompt"], run.task.prompt) == ("toy-reviews", prompt[1], prompt[1])
     assert run.config["allocation"]["fleet"] == "uniform"
     assert run.allocation.num_clients == 4
     assert np.all(run.allocation.blocks_held_N <= np.array(run.config["allocation"]["budgets"]))

@@ -47,7 +47,9 @@ OPTIONS_OF = {
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
-    "train": dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len")),
+    "train": dict.fromkeys(
+        ("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len", "batch_size")
+    ),
     "pareto": {"model": "opt-125m"},
     "federate": {
         **dict.fromkeys(("lr", "schedule", "direction", "directions")),
@@ -89,7 +91,7 @@ def test_help_shows_the_names_that_registries_hold(all_commands):
     for option, registry in registries.items():
         for part in registry.values():
             assert f"{part.name}: {part.help}" in options[option]
-    assert options["batch_size"] == "Rows of each client in a round, B."
+    assert options["mu"] == "Length of a finite difference, in units of the direction."
     for name in TASKS:
         assert name in options["dataset"]
 

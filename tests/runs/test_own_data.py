@@ -11,6 +11,7 @@ from zorba_core.data import load as loading
 from zorba_core.data import own_rows
 from zorba_core.data.infer import task_for
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.runs import load
 from zorba_core.runs.replay import replay
 
 ASPECTS = ("food", "staff", "room", "music", "show", "book")
@@ -46,6 +47,16 @@ def tuned(csv, tiny_opt_folder, tmp_path, **options):
         force=True,
         **options,
     )
+
+
+def test_a_large_model_reads_long_rows_in_smaller_batches(tiny_opt_folder, monkeypatch):
+    short, long = (task_for(reviews().assign(remark=reviews().remark * times)) for times in (1, 12))
+    assert load.suited_settings(long, tiny_opt_folder, {}).batch_size == 8
+    monkeypatch.setattr(load, "is_large", lambda num_parameters: True)
+    assert load.suited_settings(short, tiny_opt_folder, {}).batch_size == 8
+    assert load.suited_settings(long, tiny_opt_folder, {}).batch_size == load.LONG_BATCH
+    assert load.suited_settings(long, tiny_opt_folder, {"batch_size": 6}).batch_size == 6
+    assert load.suited_settings(long, tiny_opt_folder, {"seq_len": 32}).batch_size == 8
 
 
 def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way(csv, tiny_opt_folder, tmp_path):

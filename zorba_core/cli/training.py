@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Settings.suited, or the rows, decide where these are left out.
-_SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len"))
+_SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len", "batch_size"))
 _FIRST = "What most people need"
 _PANELS = {
     **dict.fromkeys(("data", "label", "model", "clients", "rounds", "lr"), _FIRST),
@@ -61,6 +61,7 @@ def train(
         help={
             "lr": "Learning rate, or auto: found by some ten trial rounds; default: auto.",
             "rounds": "Rounds, T; default 150, and 40 of a large model.",
+            "batch_size": "Rows of each client in a round, B; default 8, and 4 of long --data with a large model.",
             "seq_len": "Longest prompt in tokens, L; default 64, and for --data what holds 99 of 100 rows, at most 96.",
         },
     ),
@@ -72,16 +73,15 @@ def train(
 
     Ctrl-C ends the run after the round at hand and exits with status 1; zorba resume continues it.
     """
-    from zorba_core.runs.load import read_spec, suited_to_rows
+    from zorba_core.runs.load import read_spec, suited_settings
     from zorba_core.runs.train import fine_tune
 
     task = task.with_model()
-    spec = read_spec(task.model)
-    find_lr, asked_length = settings["lr"] in (None, "auto"), settings["seq_len"]
-    settings = Settings.suited(spec.num_parameters, **settings | ({"lr": None} if find_lr else {}))
-    chosen_task = task.task()  # before anything slow
-    if not asked_length and chosen_task.is_own:
-        settings = suited_to_rows(settings, chosen_task, task.model)
+    spec, find_lr = read_spec(task.model), settings["lr"] in (None, "auto")
+    given = settings | ({"lr": None} if find_lr else {})
+    Settings.suited(spec.num_parameters, **given)  # a wrong value is said before rows are read
+    chosen_task = task.task()
+    settings = suited_settings(chosen_task, task.model, given)
     chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
     run = supervised(
         settings.rounds,
@@ -234,6 +234,7 @@ def federate(
     nodes = _nodes(chosen_task, division, allocation.num_clients, model)
     config = {
         "model": model,
+        "prompt": task.prompt or "",
         "label-words": to_json(task.words) if task.words and task.data is None else "",
         **({"task": to_json(table_of(chosen_task))} if chosen_task.is_own else {"dataset": chosen_task.name}),
         "clients": allocation.num_clients,
@@ -356,16 +357,14 @@ def task(
     majority vote, naive Bayes and the model before training get on the test rows; and how long training will take."""
     from zorba_core.data.describe import describe_task
     from zorba_core.runs.expect import expect
-    from zorba_core.runs.load import read_spec, suited_to_rows
+    from zorba_core.runs.load import read_spec, suited_settings
     from zorba_core.runs.models import load_tokenizer
 
     named = {"dataset": data} if data in TASKS else {"data": data}
     options = TaskOptions(**named, **task_options).with_model()
     chosen = options.task()
     spec = read_spec(options.model)
-    suited = Settings.suited(spec.num_parameters, seq_len=seq_len)
-    if seq_len is None and chosen.is_own:
-        suited = suited_to_rows(suited, chosen, options.model)
+    suited = suited_settings(chosen, options.model, {"seq_len": seq_len})
     facts = describe_task(chosen, load_tokenizer(options.model), suited.seq_len)
     allocation, _ = choice.allocation_for(spec, suited, named_clients(chosen, None))
     try:

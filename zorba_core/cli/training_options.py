@@ -83,11 +83,11 @@ class TaskOptions(Checked):
         from zorba_core.runs.models import load_tokenizer
 
         if self.data is None:
-            of_data = ("text", "label", "answer", "prompt", "client", "test")
+            of_data = ("text", "label", "answer", "client", "test")
             given = [name for name in of_data if getattr(self, name) is not None]
             if given:
                 raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
-            return get_task(self.dataset)
+            return task_for(get_task(self.dataset), Overrides(prompt=self.prompt))
         if self.dataset not in (None, TaskOptions.model_fields["dataset"].default):
             raise InvalidInputError("give --dataset or --data, not both")
         texts, words = listed(self.text or ""), listed(self.label_words or "")

@@ -31,7 +31,7 @@ from zorba_core.files import write_text
 from zorba_core.runs import Run
 from zorba_core.runs.folder import Notice
 from zorba_core.runs.record import Callback
-from zorba_core.runs.terminal import Interrupted
+from zorba_core.runs.terminal import Interrupted, undisturbed
 
 _HOST, _SUPERLINK = "127.0.0.1", "loop"
 _COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
@@ -67,7 +67,7 @@ def federate_on_loopback(
         request = Request.of(context.run_config)
         done.append(serve(request, grid, callbacks=callbacks, notice=notice, started=started))
 
-    folder, failed = Path(tempfile.mkdtemp(prefix="zorba-federate-")), False
+    folder = Path(tempfile.mkdtemp(prefix="zorba-federate-"))
     try:
         with Loopback(folder) as processes:
             port = processes.start_superlink()
@@ -80,16 +80,13 @@ def federate_on_loopback(
     except Interrupted:
         raise
     except RunError as error:
-        failed = True
         raise RunError(f"{error} (logs: {folder})") from None
-    finally:
-        if not failed:
-            shutil.rmtree(folder, ignore_errors=True)
     return done[0]
 
 
 class Loopback:
-    """The processes of one federation. Use as a context: leaving it ends them all."""
+    """The processes of one federation. Use as a context: leaving it ends them all, and removes ``folder`` with their
+    logs unless the run failed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,11 +96,15 @@ class Loopback:
     def __enter__(self) -> Loopback:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: object) -> None:
+        failed = isinstance(error, RunError) and not isinstance(error, Interrupted)
+        with undisturbed():
+            for process in self._processes:
+                process.kill()
+            for process in self._processes:
+                process.wait()
+            if not failed:
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_superlink(self) -> int:
         """Start the SuperLink and wait until it listens on the port that is returned.

@@ -121,7 +121,7 @@ class Request:
         elif "data" in config:
             task = task_for(config["data"], Overrides(test=test), tokenizer=partial(load_tokenizer, model))
         else:
-            task = get_task(config.get("dataset", "toy-reviews"))
+            task = task_for(get_task(config.get("dataset", "toy-reviews")), Overrides(prompt=config.get("prompt")))
         task = with_label_words(task, json.loads(config["label-words"]) if "label-words" in config else None)
         terms = Terms(
             task=shared_task(task),

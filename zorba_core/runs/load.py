@@ -24,10 +24,12 @@ from zorba_core.engine.evaluation import PRIOR_ROWS, choose_rows, label_prior
 from zorba_core.engine.loop import check_model
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
-from zorba_core.engine.settings import Settings
+from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.vram import ModelSpec, model_spec
+
+LONG, LONG_BATCH = 64, 4  # tokens from which on a large model takes fewer rows of each client a round
 
 
 @contextlib.contextmanager
@@ -58,9 +60,18 @@ def open_network(model: str | os.PathLike[str], settings: Settings) -> tuple[Blo
     return network, tokenizer
 
 
-def suited_to_rows(settings: Settings, task: Task, model: str | os.PathLike[str]) -> Settings:
-    """The settings with a ``seq_len`` that holds the task's rows."""
-    return settings.replace(seq_len=suited_length(task, load(task), load_tokenizer(model)))
+def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[str, Any]) -> Settings:
+    """:meth:`Settings.suited`, and for a user's rows a ``seq_len`` that holds them; a large model reads long ones in
+    smaller batches, so that a round takes about as long. A value that is given, and not None, stands."""
+    num_parameters = read_spec(model).num_parameters
+    settings = Settings.suited(num_parameters, **given)
+    if not task.is_own:
+        return settings
+    if given.get("seq_len") is None:
+        settings = settings.replace(seq_len=suited_length(task, load(task), load_tokenizer(model)))
+    if given.get("batch_size") is None and is_large(num_parameters) and settings.seq_len > LONG:
+        settings = settings.replace(batch_size=LONG_BATCH)
+    return settings
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:

@@ -65,6 +65,19 @@ class Progress(Callback):
         print(line, file=self._stream, flush=True)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Context manager: Ctrl-C does nothing, for a moment of tidying up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Interrupted(RunError):
     """Ctrl-C was pressed; the run so far is in its folder."""
 

@@ -33,7 +33,7 @@ from zorba_core.runs.load import (
     federated_rows,
     open_network,
     read_spec,
-    suited_to_rows,
+    suited_settings,
     use_threads,
     with_label_prior,
 )
@@ -87,7 +87,7 @@ def fine_tune(
             the label or of the answer to write, the prompt, the file to evaluate on, the column of clients.
         model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: for ``data`` of your own
             ``smollm2-135m`` where it is on this machine, else ``opt-mini``.
-        settings: default: :meth:`Settings.suited` to the model, with a ``seq_len`` that holds rows of your own.
+        settings: default: those that suit the model and ``data`` (:func:`zorba_core.runs.load.suited_settings`).
         find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: where ``settings`` are
             not given.
         prior: take the model's own preference among the label words out of their scores; default: for ``data`` of your
@@ -122,7 +122,7 @@ def fine_tune(
         task = task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
     task = with_label_words(task, label_words)
     if suited and task.is_own:
-        settings = suited_to_rows(settings, task, model)
+        settings = suited_settings(task, model, {})
     with use_threads(threads):
         network, tokenizer = open_network(model, settings)
         if allocation is None:
