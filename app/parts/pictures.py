@@ -12,7 +12,7 @@ from app.parts.shape import ComparedFleet
 from app.scenario import Scenario
 from zorba_core.allocation import PAPER_SCENARIOS, Allocation
 from zorba_core.plots.allocation import allocation_figure, client_order
-from zorba_core.plots.stairs import FLEET_STYLES, METHOD_STYLES, OTHER_LOOK, Stairs, stairs_figure
+from zorba_core.plots.front import FLEET_STYLES, METHOD_STYLES, OTHER_LOOK, Stairs, stairs_figure
 from zorba_core.plots.theme import Palette
 
 

@@ -13,7 +13,7 @@ from app.parts import fleets, ui
 from app.scenario import MOST_COMPARED, SHAPES, Scenario, update
 from zorba_core.errors import ZorbaError
 from zorba_core.fleet import MIXES
-from zorba_core.plots.fleet import histogram_figure
+from zorba_core.plots.memory import histogram_figure
 
 RANDOM = ("uniform", "bell", "small", "gpus")  # shapes that a new draw changes
 _SIZES = {"low": "Small (GiB)", "mid": "Medium (GiB)", "high": "Large (GiB)"}

@@ -10,8 +10,7 @@ import streamlit as st
 
 from app.parts import pictures, runs, ui
 from zorba_core.errors import ZorbaError
-from zorba_core.plots.quality import clients_figure, confusion_figure
-from zorba_core.plots.runs import MEASURES, learning_curves_figure
+from zorba_core.plots.runs import MEASURES, clients_figure, confusion_figure, learning_curves_figure
 
 _PROBLEM, _TURN = "runs_problem", "runs_turn"
 

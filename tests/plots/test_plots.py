@@ -10,18 +10,16 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from zorba_core.allocation import sweep
+from zorba_core.allocation import PAPER_SCENARIOS, sweep
 from zorba_core.errors import InvalidInputError
 from zorba_core.fleet import Fleet
 from zorba_core.plots import (
     DARK,
     LIGHT,
-    PAPER_SCENARIOS,
     Stairs,
     allocation_figure,
     client_order,
     clients_figure,
-    compare_fronts_figure,
     confusion_figure,
     front_figure,
     front_order,
@@ -29,7 +27,8 @@ from zorba_core.plots import (
     learning_curves_figure,
     stairs_figure,
 )
-from zorba_core.plots.stairs import METHOD_STYLES
+from zorba_core.plots.front import METHOD_STYLES
+from zorba_core.plots.theme import log_axis, log_ticks
 from zorba_core.vram import Workload, model_spec
 
 MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
@@ -44,29 +43,6 @@ def trace(figure, name):
     return next(trace for trace in figure.data if trace.name == name)
 
 
-def test_a_clicked_point_leads_back_to_its_allocation(front):
-    figure = front_figure(front)
-    for name in ("swept, dominated", "Pareto front"):
-        points = trace(figure, name)
-        for x, y, customdata in zip(points.x, points.y, points.customdata, strict=True):
-            allocation = front.allocation(int(customdata[0]))
-            assert allocation.bias_lambda == pytest.approx(y)
-            assert allocation.total_blocks == customdata[1]
-            assert front.vram_ratio_E[int(customdata[0])] == x
-
-
-def test_no_two_clickable_points_lie_on_one_spot(front):
-    figure = front_figure(front)
-    points = [trace(figure, name) for name in ("swept, dominated", "Pareto front")]
-    spots = [spot for part in points for spot in zip(np.round(part.x, 9), np.round(part.y, 9), strict=True)]
-    assert len(spots) == len(set(spots))
-    assert set(spots) == {
-        (round(x, 9), round(y, 9))
-        for x, y in zip(front.vram_ratio_E, front.bias_lambda_E, strict=True)
-        if not np.isnan(y)
-    }
-
-
 def test_along_the_front_more_vram_means_less_bias(front):
     order = front_order(front)
     assert len(order) > 5
@@ -74,23 +50,26 @@ def test_along_the_front_more_vram_means_less_bias(front):
     assert (np.diff(front.bias_lambda_E[order]) < 0).all()
 
 
-def test_reductions_that_leave_a_block_untrained_are_not_drawn():
-    few = sweep(Fleet.uniform(MODEL, 3, seed=1, workload=WORKLOAD), 300, tau_mode="vector", seed=0)
-    assert np.isnan(few.bias_lambda_E).any()
-    for part in front_figure(few).data:
-        assert not np.isnan(np.asarray(part.y, float)).any()
-
-
-def test_the_papers_scenarios_stand_where_the_paper_prints_them(front):
-    marks = trace(front_figure(front), "the paper's scenarios")
+def test_every_front_has_a_dash_and_a_marker_and_the_papers_scenarios_their_names(front):
+    figure = front_figure({"one": front, "two": front, "three": front}, references=PAPER_SCENARIOS, knee=True)
+    *fronts, marks = figure.data[:4]
+    assert list(figure.data[-1].y) == [front.bias_lambda_E[front.knee]]
+    assert len({(part.line.dash, part.marker.symbol) for part in fronts}) == 3
     assert list(zip(marks.x, marks.y, strict=True)) == [(0.71, 0.50), (0.86, 0.50), (0.86, 0.95)]
-    assert [text.strip("</b>") for text in marks.text] == list(PAPER_SCENARIOS)
-    assert len(front_figure(front, references={}).data) == len(front_figure(front).data) - 1
+    assert list(marks.text) == ["SC1", "SC2", "SC3"]
 
 
-def test_every_compared_front_has_a_dash_and_a_marker_of_its_own(front):
-    figure = compare_fronts_figure({"one": front, "two": front, "three": front}, references={})
-    assert len({(part.line.dash, part.marker.symbol) for part in figure.data}) == 3
+@pytest.mark.parametrize("decades", [0.2, 0.7, 1.0, 2.5, 4.0, 9.0, 20.0])
+def test_a_logarithmic_axis_has_some_ticks_and_room_for_them(decades):
+    for low in (-12.3, -1.0, 0.0, 2.7):
+        ticks = log_ticks(low, low + decades)
+        inside = [tick for tick in ticks if low - 0.02 <= np.log10(tick) <= low + decades + 0.02]
+        assert 1 <= len(inside) <= 12
+        assert len({f"{tick:g}" for tick in inside}) == len(inside)
+
+
+def test_ticks_read_as_numbers():
+    assert {"0.5", "1", "2", "5", "10"} <= set(log_axis("Λ", [0.4, 11.0])["ticktext"])
 
 
 def test_the_matrix_is_drawn_in_the_order_asked_for(front):
@@ -199,7 +178,7 @@ def test_figures_need_neither_torch_nor_streamlit():
 def test_figures_are_made_without_plotlys_check_and_pass_it(front):
     A_MN, gib = front.allocation(front.knee).A_MN, np.arange(1.0, 11.0)
     drawn = [
-        front_figure(front),
+        front_figure({"one": front}, knee=True, references=PAPER_SCENARIOS),
         allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib, changed_MN=A_MN),
         histogram_figure(gib, one_gib=1.0, block_gib=1.0, num_blocks=3),
         stairs_figure(

@@ -1,24 +1,20 @@
-"""Data to plotly figures, shared by the notebooks, the report and the dashboard. Nothing here knows about them."""
+"""Data to plotly figures, shared by the notebooks and the dashboard; this package imports neither."""
 
 from zorba_core.plots.allocation import allocation_figure, client_order
-from zorba_core.plots.fleet import histogram_figure
-from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
-from zorba_core.plots.quality import clients_figure, confusion_figure
-from zorba_core.plots.runs import MEASURES, curves_figure, learning_curves_figure
-from zorba_core.plots.stairs import Stairs, stairs_figure
+from zorba_core.plots.front import Stairs, front_figure, front_order, stairs_figure
+from zorba_core.plots.memory import histogram_figure
+from zorba_core.plots.runs import MEASURES, clients_figure, confusion_figure, curves_figure, learning_curves_figure
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
 
 __all__ = [
     "DARK",
     "LIGHT",
     "MEASURES",
-    "PAPER_SCENARIOS",
     "Palette",
     "Stairs",
     "allocation_figure",
     "client_order",
     "clients_figure",
-    "compare_fronts_figure",
     "confusion_figure",
     "curves_figure",
     "front_figure",

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.allocation.measures import least_popularity
-from zorba_core.plots.theme import LIGHT, Palette, styled
+from zorba_core.plots.theme import LIGHT, Palette, axis, styled
 
 _OUTLINED = 120  # clients; with more, outlines and gaps hide what they are around
 _BARS = 0.12  # share of the width, for the popularity of each block
@@ -44,31 +44,17 @@ def allocation_figure(
     order_N = np.arange(N) if order_N is None else np.asarray(order_N)
     name_N = np.array([f"client {n}" for n in range(N)] if names is None else list(names), object)[order_N]
     with_vram = used_N_gib is not None and capacity_N_gib is not None
-    popularity_M, gap = A_MN.sum(axis=1), 1 if N <= _OUTLINED else 0
-    cells = go.Heatmap(
-        x=name_N,
-        z=A_MN[:, order_N].astype(np.uint8),
-        zmin=0,
-        zmax=1,
-        colorscale=[[0, palette.faint], [1, palette.front]],
-        showscale=False,
-        xgap=gap,
-        ygap=gap,
-        hovertemplate="%{x}, block %{y}<extra></extra>",
-    )
     height = height or int(np.clip(18 * M, 220, 480)) + (130 if with_vram else 0)
-    top = 1 - (min(0.42, 110 / height) if with_vram else 0)
+    top = 1 - (min(0.42, 110 / height) if with_vram else 0)  # share of the height below the VRAM
     labelled = top * (height - 40) / M >= 13  # pixels of a row
-    traces: list[Any] = [cells, _popularity_bars(popularity_M, N, labelled, palette)]
+    popularity_M = A_MN.sum(axis=1)
+    traces: list[Any] = [
+        _cells(A_MN[:, order_N], name_N, palette),
+        _popularity_bars(popularity_M, N, labelled, palette),
+    ]
     if with_vram:
         used_N, capacity_N = (np.asarray(gib, float)[order_N] for gib in (used_N_gib, capacity_N_gib))
         traces += _vram_bars(used_N, capacity_N, parameters_gib, name_N, palette)
-    shapes = []
-    if changed_MN is not None:
-        line = {"color": palette.selected, "width": 2}
-        for block, place in np.argwhere(changed_MN[:, order_N])[:400]:
-            corners = {"x0": place - 0.5, "x1": place + 0.5, "y0": block - 0.5, "y1": block + 0.5}
-            shapes.append({"type": "rect", **corners, "line": line})
     layout = {
         "margin": {"l": 52, "r": 8, "t": 20 if with_vram else 6, "b": 30},
         "barmode": "overlay",
@@ -79,39 +65,49 @@ def allocation_figure(
             "orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "traceorder": "normal",
             "bgcolor": palette.paper, "font": {"size": 12},
         },
-        "shapes": shapes,
-        "xaxis": {
-            "type": "category",
-            "domain": [0, 1 - _BARS - 0.01],
-            "range": [-0.5, N - 0.5],
-            "title": {"text": f"{N} clients", "standoff": 4},
-            "showticklabels": False,
-            "showgrid": False,
-            "automargin": False,
-        },
-        "yaxis": {
-            "domain": [0, top - (0.03 if with_vram else 0)],
-            "range": [M - 0.5, -0.5],  # block 0, next to the input, on top
-            "nticks": 7,
-            "title": {"text": "block", "standoff": 6},
-            "showgrid": False,
-            "automargin": False,
-        },
-        "xaxis2": {
-            "domain": [1 - _BARS, 1],
-            "range": [0, 1.5 * max(1, int(popularity_M.max()))],
-            "title": {"text": "clients", "standoff": 4},
-            "showticklabels": False,
-            "showgrid": False,
-            "automargin": False,
-        },
+        "shapes": [] if changed_MN is None else _outlines(changed_MN[:, order_N], palette),
+        **_axes(M, N, popularity_M, top, with_vram),
     }  # fmt: skip
-    if with_vram:
-        layout["yaxis2"] = {
-            "domain": [top, 1], "title": {"text": "GiB", "standoff": 6}, "rangemode": "tozero", "nticks": 4,
-            "automargin": False,
-        }  # fmt: skip
     return styled(traces, palette, height=height, layout=layout)
+
+
+def _cells(A_MN: NDArray[np.bool_], name_N: NDArray[np.object_], palette: Palette) -> go.Heatmap:
+    gap = 1 if len(name_N) <= _OUTLINED else 0
+    return go.Heatmap(
+        x=name_N,
+        z=A_MN.astype(np.uint8),
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, palette.faint], [1, palette.front]],
+        showscale=False,
+        xgap=gap,
+        ygap=gap,
+        hovertemplate="%{x}, block %{y}<extra></extra>",
+    )
+
+
+def _outlines(changed_MN: NDArray[np.bool_], palette: Palette) -> list[dict[str, Any]]:
+    line = {"color": palette.selected, "width": 2}
+    return [
+        {"type": "rect", "x0": n - 0.5, "x1": n + 0.5, "y0": m - 0.5, "y1": m + 0.5, "line": line}
+        for m, n in np.argwhere(changed_MN)[:400]
+    ]
+
+
+def _axes(M: int, N: int, popularity_M: NDArray[np.int64], top: float, with_vram: bool) -> dict[str, Any]:
+    """The matrix below ``top``, the popularity right of it, the VRAM above it."""
+    bare = {"showticklabels": False, "showgrid": False}
+    across = {"domain": [0, 1 - _BARS - 0.01], "range": [-0.5, N - 0.5]}
+    down = {"domain": [0, top - (0.03 if with_vram else 0)], "range": [M - 0.5, -0.5]}  # block 0, the input's, on top
+    beyond = {"domain": [1 - _BARS, 1], "range": [0, 1.5 * max(1, int(popularity_M.max()))]}
+    axes = {
+        "xaxis": axis(f"{N} clients", 4, type="category", **across, **bare),
+        "yaxis": axis("block", 6, nticks=7, showgrid=False, **down),
+        "xaxis2": axis("clients", 4, **beyond, **bare),
+    }
+    if with_vram:
+        axes["yaxis2"] = axis("GiB", 6, domain=[top, 1], rangemode="tozero", nticks=4)
+    return axes
 
 
 def client_order(
@@ -132,12 +128,15 @@ def client_order(
 
 
 def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, labelled: bool, palette: Palette) -> go.Bar:
+    """``labelled``: there is room for a number in each row; otherwise the first block with the most clients and the
+    first with the fewest have one."""
     scarce_M = (popularity_M == popularity_M.min()) & (popularity_M.min() < 0.8 * popularity_M.max())
+    ends_M = np.isin(np.arange(len(popularity_M)), (popularity_M.argmax(), popularity_M.argmin()))
     return go.Bar(
         x=popularity_M,
         y=np.arange(len(popularity_M)),
         orientation="h",
-        text=popularity_M if labelled else np.where(_ends(popularity_M), popularity_M.astype(str), ""),
+        text=popularity_M if labelled else np.where(ends_M, popularity_M.astype(str), ""),
         textposition="outside",
         textfont={"size": 11, "color": palette.text},
         constraintext="none",
@@ -147,13 +146,6 @@ def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, labelled
         showlegend=False,
         xaxis="x2",
     )
-
-
-def _ends(popularity_M: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The first block with the most clients and the first with the fewest."""
-    ends_M = np.zeros(len(popularity_M), bool)
-    ends_M[[popularity_M.argmax(), popularity_M.argmin()]] = True
-    return ends_M
 
 
 def _vram_bars(

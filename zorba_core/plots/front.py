@@ -1,11 +1,14 @@
-"""Lambda against VRAM: every swept point, the front as one line, the point the reader chose.
+"""Lambda against VRAM: the dashboard's curves, as stairs, and the fronts of :func:`~zorba_core.allocation.sweep`.
 
-Shapes: E points of a sweep, F points of its front (rising VRAM ratio).
+A stair says what is reached with at most so much VRAM, so that two curves with few points never seem to cross.
+
+Shapes: E points of a sweep, F points of its front, P points of a curve; rising VRAM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,214 +16,168 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from zorba_core.allocation import Front
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS
-from zorba_core.plots.axes import log_axis_of
-from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
-
-VRAM_AXIS = "VRAM used / VRAM available, all clients together"
-LAMBDA_AXIS = "Λ, convergence bias (lower is better)"
-# Margins are set by hand: plotly's search for them draws the axes several times over.
-_MARGIN = {"l": 66, "r": 12, "t": 12, "b": 12}
-_HEIGHT = 460
-_VRAM_AXIS = {"title": {"text": VRAM_AXIS}, "tickformat": ".0%", "automargin": False}
-
-_LEGEND_BELOW = {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"}
-
-_HOVER = (
-    "<b>%{x:.1%} of VRAM, Λ = %{y:.4g}</b><br>"
-    "activated blocks %{customdata[1]}<br>"
-    "clients on the least trained block %{customdata[2]}<br>"
-    "V = %{customdata[3]:.4f} · N<sub>eff</sub> = %{customdata[4]:.1f}<br>"
-    "mean τ = %{customdata[5]:.3f}"
+from zorba_core.plots.theme import (
+    DASHES,
+    LIGHT,
+    SYMBOLS,
+    Palette,
+    as_text,
+    axis,
+    chosen_point,
+    log_axis,
+    log_axis_between,
+    marked_points,
+    styled,
 )
+
+# Place in the palette and dash of each method: a colour stays with its method whatever else is drawn.
+METHOD_STYLES = {"paper": (0, "solid"), "exact": (1, "solid"), "two-level": (2, "dashdot"), "bound": (6, "dot")}
+OTHER_LOOK = (2, "longdash")  # of a solver from elsewhere
+FLEET_STYLES = ((3, "dash"), (4, "dash"), (5, "dash"), (7, "dash"))  # of the fleets that are compared
+_FEW = 60  # points that get markers
+# Plotly fades what is not selected; here the selection has its own marker.
+_NEVER_DIMMED = {"selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}}}
+
+
+@dataclass(frozen=True, eq=False)
+class Stairs:
+    """One curve."""
+
+    name: str
+    gib_P: NDArray[np.float64]
+    lambda_P: NDArray[np.float64]
+    least_P: NDArray[np.int64]
+    """Clients of the block that the fewest train."""
+    total_gib: float
+    """All VRAM of the fleet, which shares refer to."""
+    look: tuple[int, str]
+    is_bound: bool = False
+    strong: bool = False
+    dots: bool = False
+    """Points alone: so few that stairs between them would look worse than what lies between."""
+
+
+def stairs_figure(
+    curves: Sequence[Stairs],
+    *,
+    chosen: tuple[float, float] | None = None,
+    references: Mapping[str, tuple[float, float]] | None = None,
+    lambda_range: tuple[float, float],
+    share: bool = False,
+    palette: Palette = LIGHT,
+    height: int = 360,
+) -> go.Figure:
+    """Λ on a logarithmic axis of fixed range against VRAM over all clients.
+
+    Args:
+        chosen: GiB and Λ of the point that the reader chose, on the strong curve.
+        references: labelled points, as GiB and Λ; of the fleet of the strong curve.
+        lambda_range: lowest and highest Λ of the axis.
+        share: VRAM as a share of each curve's ``total_gib`` instead of GiB.
+    """
+    traces: list[Any] = [_curve(curve, share, palette) for curve in curves]
+    scale = next(curve.total_gib for curve in curves if curve.strong) if share else 1.0
+    if references:
+        low, high = lambda_range
+        shown = {name: (gib / scale, value) for name, (gib, value) in references.items() if low <= value <= high}
+        hover = "%{text} of the paper: Λ %{y:.2f}<extra></extra>"
+        look = {"hovertemplate": hover, "showlegend": False, **_NEVER_DIMMED}
+        traces.append(marked_points(list(shown.values()), list(shown), palette, **look))
+    if chosen is not None:
+        look = {"hoverinfo": "skip", "showlegend": False, "cliponaxis": False, **_NEVER_DIMMED}
+        traces.append(chosen_point(chosen[0] / scale, chosen[1], palette, **look))
+    low, high = np.log10(lambda_range)
+    vram = "VRAM used, share of all VRAM" if share else "VRAM used by all clients (GiB)"
+    layout = {
+        "margin": {"l": 58, "r": 10, "t": 8, "b": 44},
+        "dragmode": False,
+        "hovermode": "closest",
+        "clickmode": "event+select",
+        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": palette.paper},
+        "xaxis": axis(vram, 6, tickformat=".2~%" if share else None),  # no tick twice where the range is narrow
+        "yaxis": log_axis_between("Λ (lower is better)", low, high, standoff=8),
+    }
+    return styled(traces, palette, height=height, layout=layout)
+
+
+def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
+    place, dash = curve.look
+    color = palette.series[place]
+    shares = curve.gib_P / curve.total_gib
+    words = (
+        "no allocation has a smaller Λ" if curve.is_bound else "each block trained by at least %{customdata[2]} clients"
+    )
+    marked = curve.dots or (len(curve.gib_P) <= _FEW and not curve.is_bound)
+    opacity = {"opacity": 1 if marked else 0}
+    # A bound holds up to the point at which it is known; a result holds from its point on.
+    shape = "vh" if curve.is_bound else "hv"
+    return go.Scatter(
+        x=shares if share else curve.gib_P,
+        y=curve.lambda_P,
+        customdata=np.column_stack((curve.gib_P, shares, curve.least_P)),
+        # A click finds markers alone; those of a curve of many points are not seen.
+        mode="markers" if curve.dots else "lines+markers" if marked or curve.strong else "lines",
+        name=as_text(curve.name),
+        line={"color": color, "width": 3 if curve.strong else 1.8, "shape": shape, "dash": dash},
+        marker={"size": 9 if curve.dots else 6 if marked else 5, "color": color, **opacity},
+        hovertemplate="%{customdata[0]:.1f} GiB (%{customdata[1]:.0%}), Λ %{y:.3g}<br>"
+        + words
+        + "<extra>"
+        + as_text(curve.name)
+        + "</extra>",
+        selected={"marker": opacity},
+        unselected={"marker": opacity},
+    )
+
+
+def front_figure(
+    fronts: Mapping[str, Front],
+    *,
+    knee: bool = False,
+    references: Mapping[str, tuple[float, float]] | None = None,
+    palette: Palette = LIGHT,
+) -> go.Figure:
+    """Lambda (log axis) against the VRAM ratio: the front of each sweep with a colour, a dash and a marker.
+
+    Args:
+        knee: mark each front's knee.
+        references: labelled points, as VRAM ratio and Lambda.
+    """
+    traces = []
+    for index, (name, front) in enumerate(fronts.items()):
+        order_F = front_order(front)
+        color = palette.series[index % len(palette.series)]
+        traces.append(
+            go.Scatter(
+                x=front.vram_ratio_E[order_F],
+                y=front.bias_lambda_E[order_F],
+                customdata=np.column_stack((front.total_blocks_E, front.min_popularity_E))[order_F],
+                mode="lines+markers",
+                name=name,
+                line={"color": color, "width": 2, "shape": "hv", "dash": DASHES[index % len(DASHES)]},
+                marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 5, "color": color},
+                hovertemplate="%{x:.1%} of VRAM, Λ = %{y:.4g}<br>%{customdata[0]} blocks, at least %{customdata[1]} "
+                f"clients on each<extra>{name}</extra>",
+            )
+        )
+    if references:
+        traces.append(marked_points(list(references.values()), list(references), palette, name="the paper's scenarios"))
+    if knee:
+        for front in fronts.values():
+            at = front.vram_ratio_E[front.knee], front.bias_lambda_E[front.knee]
+            traces.append(chosen_point(*at, palette, name="knee"))
+    drawn = [value for trace in traces for value in trace.y]
+    layout = {
+        "margin": {"l": 66, "r": 12, "t": 12, "b": 12},
+        "legend": {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"},
+        "hovermode": "closest",
+        "xaxis": axis("VRAM used / VRAM available, all clients together", tickformat=".0%"),
+        "yaxis": log_axis("Λ, convergence bias (lower is better)", drawn),
+    }
+    return styled(traces, palette, height=460, layout=layout)
 
 
 def front_order(front: Front) -> NDArray[np.int64]:
     """Indices of the front's points, least VRAM first, shape (F,)."""
     on_front = np.flatnonzero(front.on_front_E)
     return on_front[np.argsort(front.vram_ratio_E[on_front], kind="stable")]
-
-
-def front_figure(
-    front: Front,
-    *,
-    selected: int | None = None,
-    references: Mapping[str, tuple[float, float]] = PAPER_SCENARIOS,
-    palette: Palette = LIGHT,
-) -> go.Figure:
-    """Lambda (log axis) against the VRAM ratio.
-
-    ``customdata[0]`` of a swept point is its index in ``front``, so that a click can be traced back; ``references`` are
-    labelled marks, none when empty.
-    """
-    customdata_E = _customdata(front)
-    on_front = front_order(front)
-    dominated = dominated_once(front.vram_ratio_E, front.bias_lambda_E, on_front)
-    traces = [
-        go.Scatter(
-            x=front.vram_ratio_E[dominated],
-            y=front.bias_lambda_E[dominated],
-            customdata=customdata_E[dominated],
-            name="swept, dominated",
-            hovertemplate=_HOVER + "<extra>dominated</extra>",
-            **dominated_look(palette),
-        ),
-        go.Scatter(
-            x=front.vram_ratio_E[on_front],
-            y=front.bias_lambda_E[on_front],
-            customdata=customdata_E[on_front],
-            name="Pareto front",
-            hovertemplate=_HOVER + "<extra>on the front</extra>",
-            **front_look(len(on_front), palette),
-        ),
-    ]
-    if references:
-        traces.append(_references(references, palette))
-    if selected is not None:
-        traces.append(
-            go.Scatter(
-                x=front.vram_ratio_E[[selected]],
-                y=front.bias_lambda_E[[selected]],
-                customdata=customdata_E[[selected]],
-                mode="markers",
-                name="selected",
-                marker={
-                    "symbol": "diamond",
-                    "size": 17,
-                    "color": palette.paper,
-                    "line": {"width": 2.5, "color": palette.text},
-                },
-                hovertemplate=_HOVER + "<extra>selected</extra>",
-                **never_dimmed(1.0),
-            )
-        )
-    layout = {
-        "margin": _MARGIN,
-        "legend": {**_LEGEND_BELOW, "itemclick": False, "itemdoubleclick": False},
-        "clickmode": "event+select",
-        "dragmode": "pan",
-        "hovermode": "closest",
-        "xaxis": _VRAM_AXIS,
-        "yaxis": _lambda_axis([front.bias_lambda_E[~np.isnan(front.bias_lambda_E)]], references),
-    }
-    return styled(traces, palette, height=_HEIGHT, layout=layout)
-
-
-def compare_fronts_figure(
-    fronts: Mapping[str, Front],
-    *,
-    references: Mapping[str, tuple[float, float]] = PAPER_SCENARIOS,
-    palette: Palette = LIGHT,
-) -> go.Figure:
-    """The fronts of several sweeps, each with a colour, a dash and a marker of its own."""
-    traces = []
-    for index, (name, front) in enumerate(fronts.items()):
-        on_front = front_order(front)
-        color = palette.series[index % len(palette.series)]
-        traces.append(
-            go.Scatter(
-                x=front.vram_ratio_E[on_front],
-                y=front.bias_lambda_E[on_front],
-                customdata=_customdata(front)[on_front],
-                mode="lines+markers",
-                name=name,
-                line={"color": color, "width": 2, "shape": "hv", "dash": DASHES[index % len(DASHES)]},
-                marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": color},
-                hovertemplate=_HOVER + f"<extra>{name}</extra>",
-            )
-        )
-    if references:
-        traces.append(_references(references, palette))
-    values = [front.bias_lambda_E[front.on_front_E] for front in fronts.values()]
-    layout = {
-        "margin": _MARGIN,
-        "legend": _LEGEND_BELOW,
-        "hovermode": "closest",
-        "xaxis": _VRAM_AXIS,
-        "yaxis": _lambda_axis(values, references),
-    }
-    return styled(traces, palette, height=_HEIGHT, layout=layout)
-
-
-def dominated_once(x_E: NDArray[np.float64], y_E: NDArray[np.float64], front_F: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Dominated points, one of those that lie on the same spot and none that lies on a point of the front: a click
-    on a spot then means one point."""
-    on_front = np.zeros(len(x_E), bool)
-    on_front[front_F] = True
-    drawn = np.concatenate((front_F, np.flatnonzero(~on_front & ~np.isnan(y_E))))
-    spot = np.round(np.column_stack((x_E[drawn], y_E[drawn])), 9)
-    first = np.unique(spot, axis=0, return_index=True)[1]
-    return np.sort(drawn[first[first >= len(front_F)]])
-
-
-def dominated_look(palette: Palette) -> dict[str, Any]:
-    """Of dominated points: behind everything else."""
-    marker = {"symbol": "circle", "size": 5, "color": palette.quiet, "opacity": 0.55, "line": {"width": 0}}
-    return {"mode": "markers", "marker": marker, **never_dimmed(0.55)}
-
-
-def front_look(count: int, palette: Palette, shape: str = "hv") -> dict[str, Any]:
-    """Of a front of so many points: a line, as stairs unless ``shape`` says otherwise, and its points."""
-    few = count <= 100
-    return {
-        "mode": "lines+markers",
-        "line": {"color": palette.front, "width": 2.5, "shape": shape},
-        "marker": {
-            "symbol": "circle",
-            "size": 7 if few else 5,
-            "color": palette.front,
-            "line": {"width": 1 if few else 0.5, "color": palette.paper},
-        },
-        **never_dimmed(1.0),
-    }
-
-
-def _customdata(front: Front) -> NDArray[np.float64]:
-    """(E, 6): index, activated blocks, least popularity, V, N_eff, mean tau."""
-    return np.column_stack(
-        (
-            np.arange(len(front)),
-            front.total_blocks_E,
-            front.min_popularity_E,
-            front.mean_inverse_popularity_E,
-            front.effective_clients_E,
-            front.tau_E,
-        )
-    )
-
-
-def _references(references: Mapping[str, tuple[float, float]], palette: Palette) -> go.Scatter:
-    x, y = zip(*references.values(), strict=True)
-    return go.Scatter(
-        x=x,
-        y=y,
-        mode="markers+text",
-        name="the paper's scenarios",
-        text=[f"<b>{name}</b>" for name in references],
-        textposition="middle right",
-        textfont={"size": 13, "color": palette.text},
-        marker={"symbol": "x-thin", "size": 10, "line": {"width": 2.5, "color": palette.text}},
-        hovertemplate="%{text} of the paper<br>%{x:.0%} of VRAM, Λ = %{y:.2f}<extra></extra>",
-        selected={"marker": {"opacity": 1.0}, "textfont": {"color": palette.text}},
-        unselected={"marker": {"opacity": 1.0}, "textfont": {"color": palette.text}},
-    )
-
-
-def never_dimmed(opacity: float) -> dict[str, dict]:
-    """Plotly fades what is not selected; here the selection has a marker of its own and the rest keeps its look."""
-    return {"selected": {"marker": {"opacity": opacity}}, "unselected": {"marker": {"opacity": opacity}}}
-
-
-def _lambda_axis(
-    values: Sequence[NDArray[np.float64]], references: Mapping[str, tuple[float, float]]
-) -> dict[str, Any]:
-    shown = np.concatenate([*values, [y for _, y in references.values()]])
-    title = {"title": {"text": LAMBDA_AXIS}, "automargin": False}
-    if not shown.size:
-        return {**title, "rangemode": "tozero"}
-    return {**title, **log_axis(shown)}
-
-
-def log_axis(shown: NDArray[np.float64]) -> dict[str, Any]:
-    """A logarithmic axis around positive values, with ticks at 1, 2, 5 or closer."""
-    return log_axis_of([shown])

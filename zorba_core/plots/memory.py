@@ -1,6 +1,7 @@
-"""A client's memory against its activated blocks, as the paper's model charges it, and what a forward pass holds.
+"""Memory: how many blocks fit on the clients of a fleet, what the paper's model charges for them, and what a forward
+pass holds.
 
-Shapes: K numbers of activated blocks; S steps (operations) of a forward pass.
+Shapes: N clients; S steps (operations) of a forward pass. ``gib_N`` float64.
 """
 
 from __future__ import annotations
@@ -8,13 +9,67 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
-from zorba_core.plots.theme import LIGHT, Palette, styled
+from zorba_core.plots.theme import LIGHT, Palette, axis, styled, upright
 from zorba_core.vram import ModelSpec, Workload
 
 _MIB = 2**20
 _WIDTH = 900
+_MOST_BARS = 60
+
+
+def histogram_figure(
+    gib_N: NDArray[np.float64],
+    *,
+    one_gib: float,
+    block_gib: float,
+    num_blocks: int,
+    palette: Palette = LIGHT,
+    height: int = 170,
+) -> go.Figure:
+    """Clients by VRAM, a bar for each block that fits (for several where the range is wide), with upright lines where
+    one block fits and where all ``num_blocks`` fit. Clients to the left of the first line are too small.
+
+    Args:
+        one_gib: for the model and one block.
+        block_gib: for each further block.
+    """
+    all_gib = one_gib + (num_blocks - 1) * block_gib
+    most = max(all_gib, float(gib_N.max(initial=0.0)))
+    step = block_gib * max(1, int(np.ceil((most - one_gib) / block_gib / _MOST_BARS)))
+    bin_N = np.floor((gib_N - one_gib) / step + 1e-9).astype(int)
+    bins, count = np.unique(bin_N, return_counts=True)
+    left = one_gib + bins * step
+    fits = np.clip(np.floor((left - one_gib) / block_gib + 1e-9) + 1, 0, num_blocks).astype(int)
+    reason = [f"{number} of {num_blocks} blocks fit" if number else "too small for one block" for number in fits]
+    bars = go.Bar(
+        x=left + step / 2,
+        y=count,
+        width=step * 0.92,
+        customdata=np.column_stack((left, left + step, np.array(reason, object))),
+        marker={"color": np.where(bins < 0, palette.warning, palette.front)},
+        hovertemplate="%{y} clients have %{customdata[0]:.2f} to %{customdata[1]:.2f} GiB: %{customdata[2]}"
+        "<extra></extra>",
+    )
+    first, last = min(one_gib, float(left.min(initial=one_gib))), max(all_gib, float((left + step).max(initial=0)))
+    pad = 0.06 * (last - first)
+    marks = ((one_gib, "1 block", "left"), (all_gib, f"all {num_blocks}", "right"))
+    label = {"y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
+    label["font"] = {"size": 12, "color": palette.muted}
+    layout = {
+        "margin": {"l": 40, "r": 4, "t": 18, "b": 36},
+        "bargap": 0,
+        "dragmode": False,
+        "showlegend": False,
+        "xaxis": axis("VRAM of a client (GiB)", 4, range=[first - pad, last + pad], nticks=8),
+        "yaxis": axis("clients", 6, tickformat="d", nticks=4),
+        "shapes": [upright(at, color=palette.muted, width=1.5, dash="dot") for at, _, _ in marks],
+        "annotations": [{"x": at, "xanchor": anchor, "text": text, **label} for at, text, anchor in marks],
+    }
+    return styled([bars], palette, height=height, layout=layout)
 
 
 def vram_by_blocks_figure(
@@ -61,8 +116,8 @@ def forward_pass_figure(
     *,
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """Activations alive after each operation of a forward pass, and beside them the staircase that a model charging
-    ``charged_mib`` for every block climbs. ``block_ends[m]``: how many operations are done when block m is."""
+    """Activations alive after each operation of a forward pass, and the staircase of a model that charges
+    ``charged_mib`` for every block. ``block_ends[m]``: how many operations are done when block m is."""
     position_S = _in_blocks(len(alive_S_mib), block_ends)
     stairs_x, stairs_y = [], []
     for m in range(len(block_ends)):

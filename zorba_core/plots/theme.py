@@ -6,11 +6,14 @@ A colour always has a companion (marker shape, line dash, a label), so that no m
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import ArrayLike
 
 FONT = '"Source Sans", "Source Sans 3", "Source Sans Pro", "DejaVu Sans", sans-serif'
 
@@ -79,8 +82,78 @@ def apply(figure: go.Figure, palette: Palette, *, height: int) -> go.Figure:
 
 
 def as_text(name: str) -> str:
-    """A name from outside as it is: plotly reads some HTML in names and hover texts, and %{...} in the latter."""
+    """A name from outside, literally: plotly reads some HTML in names and hover texts, and %{...} in the latter."""
     return name.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "%\u2060{")  # of no width
+
+
+def axis(title: str, standoff: int | None = None, **more: Any) -> dict[str, Any]:
+    """An axis with a title and room set by hand: plotly's search for room draws the axes several times over."""
+    text = {"text": title} if standoff is None else {"text": title, "standoff": standoff}
+    return {"title": text, "automargin": False, **more}
+
+
+def log_axis(title: str, values: ArrayLike, **more: Any) -> dict[str, Any]:
+    """A logarithmic axis around positive values. Its ticks read as numbers: 0.5, 1, 2, 5, 10, not "2 5 10⁰"."""
+    low, high = (float(np.log10(end)) for end in (np.min(values), np.max(values)))
+    space = 0.06 * max(high - low, 0.3)
+    return log_axis_between(title, low - space, high + space, **more)
+
+
+def log_axis_between(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
+    """The same for a fixed range, as exponents of ten."""
+    ticks = log_ticks(low, high)
+    text = [f"{tick:g}" for tick in ticks]
+    return axis(title, type="log", range=[low, high], tickvals=ticks, ticktext=text, **more)
+
+
+def log_ticks(low: float, high: float, room: int = 10) -> list[float]:
+    """Ticks from a decade below ``low`` to one above ``high`` (exponents of ten), so that a moved axis still has some:
+    as close as ``room`` for about so many within the range allows."""
+    decades = max(high - low, 0.1)
+    steps: Sequence[float] = (1,)
+    for closer in ((1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
+        if decades * len(closer) <= room:
+            steps = closer
+    apart = max(1, math.ceil(decades / room))
+    exponents = range(math.floor(low) - 1, math.ceil(high) + 2)
+    return [float(f"{step * 10.0**e:.6g}") for e in exponents if e % apart == 0 for step in steps]
+
+
+def upright(x: float, **line: Any) -> dict[str, Any]:
+    """A straight line at ``x`` over the figure's height."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def level(y: float, **line: Any) -> dict[str, Any]:
+    """A straight line at ``y`` over the figure's width."""
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
+
+
+def marked_points(
+    points: Sequence[tuple[float, float]], names: Sequence[str], palette: Palette, **more: Any
+) -> go.Scatter:
+    """Crosses with their names, for points that come from the paper."""
+    return go.Scatter(
+        x=[x for x, _ in points],
+        y=[y for _, y in points],
+        mode="markers+text",
+        text=list(names),
+        textposition="middle right",
+        textfont={"size": 12, "color": palette.text},
+        marker={"symbol": "x-thin", "size": 9, "line": {"width": 2, "color": palette.text}},
+        **more,
+    )
+
+
+def chosen_point(x: float, y: float, palette: Palette, **more: Any) -> go.Scatter:
+    """The point that the reader chose."""
+    marker = {
+        "symbol": "diamond",
+        "size": 15,
+        "color": palette.paper,
+        "line": {"width": 2.5, "color": palette.text},
+    }
+    return go.Scatter(x=[x], y=[y], mode="markers", marker=marker, **more)
 
 
 @functools.cache
