@@ -114,8 +114,11 @@ class Scenario(BaseModel):
     @field_validator("rows")
     @classmethod
     def _check_rows(cls, rows: tuple[tuple[float, int], ...]) -> tuple[tuple[float, int], ...]:
-        if any(not 0 < gib <= 1e6 or count < 0 for gib, count in rows) or sum(count for _, count in rows) > 100_000:
-            raise ValueError("GiB must be above 0, and at most 100,000 clients are supported")
+        counts = [count for _, count in rows]
+        if any(not 0 < gib <= fleets.MOST_GIB for gib, _ in rows) or min(counts, default=0) < 0:
+            raise ValueError("GiB must be above 0")
+        if sum(counts) > fleets.MOST_CLIENTS:
+            raise ValueError(f"at most {fleets.MOST_CLIENTS:,} clients are supported")
         return rows
 
     def replace(self, **changes: Any) -> Self:

@@ -175,6 +175,11 @@ def test_names_may_be_left_out_and_rows_left_empty_in_an_editor_are_skipped():
     assert Fleet.from_csv(workbook(frame), OPT).names == ("a", "client-1")
 
 
+def test_a_column_of_clients_repeats_a_row():
+    assert Fleet.from_csv(b"GiB,clients\n8,2\n16.5,1\n9,0\n", OPT).capacity_N_gib.tolist() == [8, 8, 16.5]
+    assert Fleet.from_csv(b"gpu,GiB,clients\nT4,15,2\n", OPT).names == ("T4 #1", "T4 #2")
+
+
 def test_cards_that_nvidia_smi_lists_are_clients_and_their_mib_are_gib():
     fleet = Fleet.from_csv(SMI, OPT)
     assert fleet.names == ("NVIDIA L4 #1", "NVIDIA L4 #2", "Tesla T4")
@@ -199,6 +204,7 @@ NO_DRIVER_EITHER = b"NVIDIA-SMI has failed because it couldn't communicate with 
         (b"client,memory\na,8\n", "columns are client, memory; want client,vram_gib"),
         (b"gpu,count,vram_gib\na,2,8\n", "columns are gpu, count, vram_gib; want client,vram_gib"),
         (b"client,vram_gib\n", "no rows"),
+        (b"vram_gib,clients\n8,2.5\n", "row 1: clients is '2.5'; it must be a whole number up to"),
         (b"client,vram_gib\na,8\nb,eight\n", "row 2 (client 'b'): vram_gib is 'eight'; it must be a number of GiB"),
         (b"client,vram_gib\na,nan\n", "finite number above 0"),
         (b"client,vram_gib\na,-8\n", "finite number above 0"),

@@ -44,6 +44,7 @@ from zorba_core.vram import (
 
 MAX_FILE_BYTES = 64_000_000
 NAME_COLUMNS, SIZE_COLUMNS = ("client", "name", "gpu"), ("vram_gib", "vram", "gib", "memory_gib")
+COUNT_COLUMN = "clients"
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,9 @@ class Fleet:
     def from_csv(
         cls, source: str | os.PathLike[str] | bytes, model: str | ModelSpec, *, workload: Workload = PAPER_WORKLOAD
     ) -> Fleet:
-        """The fleet of a CSV, TSV or Excel file (a path, or the bytes themselves) with a column of GiB and, if there is
-        one, a column of names; or of what ``nvidia-smi --query-gpu=name,memory.total --format=csv`` prints.
+        """The fleet of a CSV, TSV or Excel file (a path, or the bytes themselves) with a column of GiB and, if there
+        are, one of names and one of ``clients``, how many have so much; or of what
+        ``nvidia-smi --query-gpu=name,memory.total --format=csv`` prints.
 
         Raises:
             MissingDataError: no such file.
@@ -373,7 +375,8 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     columns = [re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") for column in header]
     sizes = [column for column in columns if column in (*SIZE_COLUMNS, _NVIDIA_SMI)]
     named = [column for column in columns if column in NAME_COLUMNS]
-    if len(sizes) != 1 or len(named) > 1 or len(columns) != len(sizes) + len(named):
+    counted = columns.count(COUNT_COLUMN)
+    if len(sizes) != 1 or len(named) > 1 or counted > 1 or len(columns) != len(sizes) + len(named) + counted:
         shown = name_some([in_short(column.strip())[1:-1] or "(no name)" for column in header], 8)
         raise InvalidInputError(f"columns are {shown or 'none'}; want client,vram_gib (client may be left out)")
     in_mib = sizes == [_NVIDIA_SMI]
@@ -385,12 +388,14 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
         if is_empty(size) and not client:
             continue
         label = f"row {number}" + (f" (client {in_short(client)})" if client else "")
-        names.append(client or f"client-{len(names)}")
-        gib_N.append((_gib_of_mib if in_mib else _gib)(label, size))
+        value = (_gib_of_mib if in_mib else _gib)(label, size)
+        for _ in range(_count(label, cells[columns.index(COUNT_COLUMN)]) if counted else 1):
+            names.append(client or f"client-{len(names)}")
+            gib_N.append(value)
     if not names:
         raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
     repeated = {client for client, count in Counter(names).items() if count > 1}
-    if repeated and not in_mib:
+    if repeated and not in_mib and not counted:
         raise InvalidInputError(
             f"client {in_short(min(repeated, key=names.index))} is there twice; give each its own name"
         )
@@ -413,6 +418,14 @@ def _gib(label: str, cell: object) -> float:
             f"{label}: vram_gib is {in_short(cell)}; it must be a finite number above 0 and at most {MAX_VRAM_GIB:g}"
         )
     return value
+
+
+def _count(label: str, cell: object) -> int:
+    """Clients of a row."""
+    text = str(cell).strip().removesuffix(".0")
+    if not text.isdecimal() or int(text) > MAX_CLIENTS:
+        raise InvalidInputError(f"{label}: clients is {in_short(cell)}; it must be a whole number up to {MAX_CLIENTS}")
+    return int(text)
 
 
 def _gib_of_mib(label: str, cell: object) -> float:

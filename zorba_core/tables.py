@@ -118,6 +118,8 @@ def _text_of(path: Path, content: bytes, encoding: str) -> str:
     except LookupError:
         raise InvalidInputError(f"{path}: unknown encoding {encoding!r}; name one such as utf-8 or cp1252") from None
     except UnicodeDecodeError as error:
+        if b"\0" in content:
+            raise _binary(path) from None
         line = content.count(b"\n", 0, error.start) + 1
         raise InvalidInputError(
             f"{path.name}, line {line}: byte 0x{content[error.start]:02X} is not {encoding.upper()} text; save it as "
@@ -126,8 +128,12 @@ def _text_of(path: Path, content: bytes, encoding: str) -> str:
     if not text.strip():
         raise InvalidInputError(f"{path}: the file is empty")
     if "\0" in text:
-        raise InvalidInputError(f"{path}: a binary file; give a table: {', '.join(KINDS)}")
+        raise _binary(path)
     return text
+
+
+def _binary(path: Path) -> InvalidInputError:
+    return InvalidInputError(f"{path}: a binary file; give a table: {', '.join(KINDS)}")
 
 
 def _read_csv(path: Path, content: bytes, encoding: str) -> pd.DataFrame:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 
-import pandas as pd
 import streamlit as st
 
 from app import scenario as scenarios
@@ -26,7 +24,7 @@ def menu(scenario: Scenario, study: fleets.Study, allocation: Allocation) -> Non
                 f"Figure ({suffix.upper()})", f"{name}.{suffix}", lambda s=suffix: _picture(scenario, study, s, palette)
             )
     _button("Matrix (JSON)", f"{name}.json", lambda: allocation_json(allocation).encode())
-    _button("Fleet (CSV)", f"{name}.csv", lambda: _fleet(study, allocation))
+    _button("Fleet (CSV)", f"{name}.csv", lambda: study.fleet.to_frame().to_csv(index=False).encode())
     _button("Python", f"{name}.py", lambda: python_of(scenario, study).encode())
     address = (st.context.url or "").split("?")[0].removesuffix("/allocation").rstrip("/")
     link = scenarios.link_of(scenario)
@@ -50,14 +48,6 @@ def _picture(scenario: Scenario, study: fleets.Study, suffix: str, palette: Pale
     """Λ against VRAM as a picture for a paper or a slide."""
     figure = pictures.front(scenario, study, [], palette=palette, height=420)
     return picture_bytes(figure.update_layout(width=760), suffix)
-
-
-def _fleet(study: fleets.Study, allocation: Allocation) -> bytes:
-    blocks = [" ".join(map(str, held)) for held in allocation.blocks_per_client]
-    frame = pd.DataFrame({"client": range(len(study.gib_N)), "vram_gib": study.gib_N, "blocks": blocks})
-    buffer = io.StringIO()
-    frame.to_csv(buffer, index=False, lineterminator="\n")
-    return buffer.getvalue().encode()
 
 
 def python_of(scenario: Scenario, study: fleets.Study) -> str:

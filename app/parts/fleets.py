@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _POINTS = 1000  # reductions of a sweep by the paper's method
 _SHOWN = 120  # points of a curve, at most
 _TOTALS = {"two-level": 60, "exact": 12}  # points of a curve over limits on the total
+MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list; a picture of more takes seconds
 _SECONDS = {"two-level": 5.0, "exact": 0.25}  # a point may take
 
 
@@ -133,9 +134,15 @@ def rows_of_file(content: bytes) -> tuple[tuple[float, int], ...]:
     """GiB and clients of an uploaded table, the smallest first.
 
     Raises:
-        ZorbaError: it is no table of clients.
+        ZorbaError: it is no table of clients, or has too many.
     """
-    counts = Counter(np.round(Fleet.from_csv(content, "opt-125m").capacity_N_gib, 3).tolist())
+    gib_N = Fleet.from_csv(content, "opt-125m").capacity_N_gib
+    if len(gib_N) > MOST_CLIENTS or gib_N.max() > MOST_GIB:
+        raise InvalidInputError(
+            f"uploaded table: {len(gib_N):,} clients of up to {gib_N.max():,.0f} GiB; this page takes at most "
+            f"{MOST_CLIENTS:,} clients of {MOST_GIB:,} GiB"
+        )
+    counts = Counter(np.maximum(np.round(gib_N, 3), 0.001).tolist())
     return tuple(sorted(counts.items()))
 
 

@@ -16,7 +16,13 @@ from zorba_core.fleet import MIXES
 from zorba_core.plots.memory import histogram_figure
 
 RANDOM = ("uniform", "bell", "small", "gpus")  # shapes that a new draw changes
+SHAPE_HELP = (
+    "How much GPU memory each client has. **Uniform**: all sizes equally often, as in the paper. **Bell**: most in the "
+    "middle. **Many small**: few large ones. **Two** or **three kinds** of GPU. **Real GPUs**: as often as people or "
+    "clouds have them. **My list**: your own numbers or a file."
+)
 _SIZES = {"low": "Small (GiB)", "mid": "Medium (GiB)", "high": "Large (GiB)"}
+_WORKLOAD = {"batch": "batch", "length": "length", "precision": "numbers as"}
 _ENDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
@@ -32,19 +38,25 @@ def widget(scenario: Scenario, name: str, usual: object = None) -> str:
 
 def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
     """The controls as they stand, and the fleet that they describe."""
-    st.header("1 · The clients' VRAM", anchor=False)
+    st.header("1 · The clients' VRAM", anchor=False, help=SHAPE_HELP)
     changes: dict[str, object] = {}
     key = widget(scenario, "shape")
     changes["shape"] = st.segmented_control(
         "Shape", list(SHAPES), format_func=SHAPES.get, key=key, label_visibility="collapsed", required=True, wrap=True
     )
     model, clients, work = st.columns([0.36, 0.26, 0.38], vertical_alignment="bottom")
-    changes["model"] = model.selectbox("Model", fleets.models(), key=widget(scenario, "model"), on_change=_other_model)
+    changes["model"] = model.selectbox(
+        "Model", fleets.models(), key=widget(scenario, "model"), on_change=_other_model,
+        help="The language model whose blocks the clients share.",
+    )  # fmt: skip
     if changes["shape"] != "list":
         changes["clients"] = clients.number_input("Clients", step=1, key=widget(scenario, "clients"))
-    with work.popover(f"Batch {scenario.batch}, length {scenario.length}", width="stretch"):
+    batch, length = (st.session_state.get(name, getattr(scenario, name)) for name in ("batch", "length"))
+    workload = work.popover(f"Batch {batch}, length {length}", width="stretch")
+    with workload:
         changes |= _workload(scenario)
     scenario = checked(scenario, changes)
+    workload.caption(_needs_in_words(scenario.needs))
     scenario = checked(scenario, _sizes(scenario))
     study = fleets.study(scenario.fleet)
     need = study.needs
@@ -93,13 +105,25 @@ def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
     return scenario, study
 
 
+def _needs_in_words(need: fleets.Needs) -> str:
+    return (
+        f"A client needs {need.model_gib:.2f} GiB for the model and {need.block_gib:.2f} GiB for each of the "
+        f"{need.num_blocks} blocks that it trains, by the paper's VRAM model."
+    )
+
+
 def _workload(scenario: Scenario) -> dict[str, object]:
     fields = Scenario.model_fields
-    st.caption("VRAM grows with both. The paper has batch 8 and length 128 or 256.")
+    st.caption("The paper has batch 8 and length 128 or 256.")
     return {
         "batch": st.number_input("Batch", step=1, key=widget(scenario, "batch"), help=fields["batch"].description),
         "length": st.number_input("Length", step=16, key=widget(scenario, "length"), help=fields["length"].description),
-        "precision": st.selectbox("Numbers", ["float32", "bfloat16"], key=widget(scenario, "precision")),
+        "precision": st.selectbox(
+            "Numbers as",
+            ["float32", "bfloat16"],
+            key=widget(scenario, "precision"),
+            help="bfloat16 takes half the VRAM.",
+        ),
     }
 
 
@@ -131,7 +155,7 @@ def _sizes(scenario: Scenario) -> dict[str, object]:
         key = widget(scenario, "span", usual)
         if max(st.session_state[key]) > top:  # of a link, or of a larger batch
             st.session_state[key] = tuple(min(end, top) for end in st.session_state[key])
-        span = st.slider("From, to (GiB)", 0.0, top, key=key, step=0.05 if need.all_gib < 20 else 0.5)
+        span = st.slider("VRAM from, to (GiB)", 0.0, top, key=key, step=0.05 if need.all_gib < 20 else 0.5)
         return {"span": None if span == usual else span}
     if shape in ("two", "three"):
         return _kinds(scenario)
@@ -242,8 +266,8 @@ def _summary(scenario: Scenario, study: fleets.Study) -> None:
         some = "1 client is" if study.too_small == 1 else f"{study.too_small} clients are"
         st.caption(f":material/warning: {some} too small for one block and left out.", width="content")
         if changes := fleets.rescued(scenario):
-            message = " and ".join(f"{name} {value}" for name, value in changes.items())
-            st.button(f"Keep with {message}", on_click=update, kwargs=changes, type="tertiary")
+            message = " and ".join(f"{_WORKLOAD[name]} {value}" for name, value in changes.items())
+            st.button(f"Keep them: {message}", on_click=update, kwargs=changes, type="tertiary")
 
 
 def name_of(scenario: Scenario, study: fleets.Study) -> str:
@@ -253,14 +277,15 @@ def name_of(scenario: Scenario, study: fleets.Study) -> str:
     if scenario.shape == "gpus":
         what = MIXES[scenario.mix].title
     elif scenario.shape == "two":
-        what = f"Two kinds {sizes['low']:g}/{sizes['high']:g}, {scenario.large} %"
+        what = f"Two kinds {sizes['low']:g}/{sizes['high']:g}, {scenario.large}%"
     elif scenario.shape == "three":
         what = f"Three kinds {sizes['low']:g}/{sizes['mid']:g}/{sizes['high']:g}"
     elif scenario.shape == "list":
         what = f"My list ({len(study.all_N_gib)})"
     else:
         low, high = scenario.span or (need.one_gib, need.all_gib)
-        what = f"{SHAPES[scenario.shape]} {low:.2g}–{high:.2g}"
+        digits = 2 if high < 10 else 1
+        what = f"{SHAPES[scenario.shape]} {low:.{digits}f}–{high:.{digits}f}"
     return what if scenario.model == "opt-125m" else f"{what}, {scenario.model}"
 
 

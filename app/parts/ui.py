@@ -19,10 +19,9 @@ _CSS = """
 <style>
 [data-testid="stMainBlockContainer"] { padding: 3.4rem 2rem 2rem; max-width: 1500px; }
 [data-testid="stMain"] h1 { font-size: 1.5rem; padding: 0 0 .3rem; }
-[data-testid="stMain"] h2 { font-size: 1.06rem; padding: 0 0 .3rem; letter-spacing: 0; white-space: nowrap; }
+[data-testid="stMain"] h2 { font-size: 1.06rem; padding: .3rem 0; letter-spacing: 0; white-space: nowrap; }
 [data-testid="stButtonGroup"] button { padding: .15rem .55rem; min-height: 1.9rem; }
 [data-testid="stButtonGroup"] button p { font-size: .84rem; }
-[data-testid="stMain"] [data-testid="stHeaderActionElements"] { display: none; }
 [data-testid="stHeading"] { margin-bottom: .3rem; }
 [data-testid="stVerticalBlock"] { gap: .55rem; }
 [data-testid="stWidgetLabel"] { min-height: 1.2rem; }
@@ -128,8 +127,8 @@ def fragment(part: Callable[..., None] | None = None, *, run_every: float | None
 
 
 def number(value: float) -> str:
-    """Three digits: ``0.617``, ``12.3``, ``∞``."""
-    return "∞" if value == float("inf") else f"{value:.3g}"
+    """Three digits: ``0.617``, ``0.500``, ``12.3``, ``∞``."""
+    return "∞" if value == float("inf") else f"{value:#.3g}".rstrip(".")
 
 
 def duration(seconds: float) -> str:

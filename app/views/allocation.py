@@ -43,7 +43,7 @@ def page() -> None:
         st.warning(" ".join(wrong), icon=":material/warning:")
     _tools(scenario, study, solution.allocation, allocation, editor, bool(wrong))
     ui.figure(
-        pictures.matrix(study, allocation, changed_MN=allocation.A_MN != solution.allocation.A_MN, height=330),
+        pictures.matrix(study, allocation, changed_MN=allocation.A_MN != solution.allocation.A_MN, height=270),
         key="edited_matrix",
         alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trains, under its VRAM.",
         name="zorba-allocation",
@@ -67,17 +67,17 @@ def _numbers(study: fleets.Study, before: Allocation, now: Allocation) -> None:
     used, used_before = study.used_gib(now), study.used_gib(before)
     change = now.bias_lambda - before.bias_lambda
     rows = (
-        ("Λ, lower is better", ui.number(now.bias_lambda), change, f"{change:+.3g}", "inverse"),
+        ("Λ, lower is better", ui.number(now.bias_lambda), change, f"{change:+.3f}", "inverse"),
         (
             "VRAM used",
-            f"{used:.1f} of {study.total_gib:.1f} GiB",
+            f"{used:,.1f} of {study.total_gib:,.1f} GiB",
             used - used_before,
             f"{used - used_before:+.2f} GiB",
             "inverse",
         ),
         (
             "Clients of the least trained block",
-            f"{now.min_popularity} of {now.num_clients}",
+            f"{now.min_popularity:,} of {now.num_clients:,}",
             now.min_popularity - before.min_popularity,
             f"{now.min_popularity - before.min_popularity:+d}",
             "normal",

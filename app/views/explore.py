@@ -11,8 +11,13 @@ from app.parts.shape import checked, compared_fleets, controls, widget
 from app.scenario import Scenario, begin, end, update
 
 METHOD_HELP = (
-    "**Paper's method**: Algorithm 2, the front of 1,000 VRAM reductions. **Lower bound**: no allocation does better. "
-    "**Exact**: the best allocation, at 12 points; takes seconds. **Two-level**: one of the heuristics."
+    "Λ for each VRAM that the clients may use together. **Paper's method**: Algorithm 2, a sweep of 1,000 VRAM "
+    "reductions. **Lower bound**: no allocation does better. **Exact**: the best one, at 12 points; takes seconds. "
+    "**Two-level**: one of the heuristics."
+)
+MATRIX_HELP = (
+    "A column is a client, largest VRAM first; its bar is its VRAM. A row is a block of the model; a filled cell: the "
+    "client trains the block. On the right, how many clients train each block."
 )
 
 
@@ -42,12 +47,12 @@ def page() -> None:
 def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
     methods = fleets.methods()
     title, pills, unit = st.columns([0.24, 0.56, 0.2], vertical_alignment="center")
-    title.header("2 · What it buys", anchor=False)
+    title.header("2 · What it buys", anchor=False, help=METHOD_HELP)
     changes = {
         "methods": tuple(
             pills.pills(
                 "Curves", list(methods), format_func=methods.get, selection_mode="multi",
-                key=widget(scenario, "methods"), label_visibility="collapsed", help=METHOD_HELP,
+                key=widget(scenario, "methods"), label_visibility="collapsed",
             )
         ),
         "unit": unit.segmented_control(
@@ -65,8 +70,8 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
                 study.curve(name)
     curve = study.curve(follow)
     point = curve.at(scenario.spend)
-    labels = {f"{gib:.1f}": index for index, gib in enumerate(curve.gib_P)}
-    shown = f"{curve.gib_P[point]:.1f}"
+    labels = {f"{gib:,.1f}": index for index, gib in enumerate(curve.gib_P)}
+    shown = f"{curve.gib_P[point]:,.1f}"
     if st.session_state.get("spend") not in labels or st.session_state["spend"] == st.session_state.get("spend_shown"):
         st.session_state["spend"] = shown  # nobody moved it, and the curve may be another
     if len(labels) > 1:
@@ -104,7 +109,8 @@ def _take_click() -> None:
 
 
 def _say(scenario: Scenario, study: fleets.Study, curve: fleets.Curve, point: int) -> None:
-    note = " SC1 to SC3, from the paper, lie above its own front." if pictures.has_references(scenario) else ""
+    has_note = pictures.has_references(scenario)
+    note = " The paper's scenarios SC1 to SC3 lie above the curve of its own method." if has_note else ""
     gib, value = float(curve.gib_P[point]), float(curve.lambda_P[point])
     st.markdown(
         f"With **{gib:,.1f} GiB** ({gib / study.total_gib:.0%}) Λ is **{ui.number(value)}**; no allocation gets below "
@@ -119,9 +125,9 @@ def _matrix(scenario: Scenario, study: fleets.Study) -> None:
     allocation = curve.solution(point).allocation
     popularity_M, held_N = allocation.popularity_M, allocation.blocks_held_N
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.header("3 · Who trains what at this point", anchor=False, width="content")
+        st.header("3 · Who trains what at this point", anchor=False, width="content", help=MATRIX_HELP)
         st.caption(
-            f"{_span(popularity_M)} of {allocation.num_clients} clients train each block; each client trains "
+            f"{_span(popularity_M)} of {allocation.num_clients:,} clients train each block; each client trains "
             f"{_span(held_N)} of {allocation.num_blocks} blocks."
         )
         reached = [name for name in fleets.methods() if name in scenario.methods and name != "bound"]
@@ -190,7 +196,7 @@ def _explain() -> None:
     with st.expander("Does a lower Λ train better?"):
         st.markdown(
             "That is open: over 33 allocations of one task at a fixed total of blocks, the rank correlation of Λ with "
-            "the loss was -0.26, and its 95 % interval (-0.65 to 0.28) contains zero. More VRAM lowers both, so "
+            "the loss was -0.26, and its 95% interval (-0.65 to 0.28) contains zero. More VRAM lowers both, so "
             "choosing by the total of blocks does as well."
         )
     with st.expander("The six symbols"):

@@ -180,7 +180,7 @@ def _evaluation(run: runs.Run) -> None:
     low, high = report.after.interval
     st.markdown(
         f"**{report.accuracy:.1%}** of {report.after.rows:,} rows are right "
-        f"(95 % interval {low:.1%} to {high:.1%}){before}."
+        f"(95% interval {low:.1%} to {high:.1%}){before}."
     )
     left, right = st.columns(2, gap="large")
     if hasattr(report.after, "confusion_CC"):

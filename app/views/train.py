@@ -63,7 +63,7 @@ class Form(NamedTuple):
 
 def _form() -> Form:
     st.header("2 · Model, rows, rounds", anchor=False)
-    one, two = st.columns(2)
+    one, two = st.columns([0.62, 0.38])
     titles = forms.datasets()
     rows = one.selectbox(
         "Rows", [*titles, forms.OWN], format_func=lambda name: titles.get(name, name), key="train_rows",

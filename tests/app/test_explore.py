@@ -78,7 +78,7 @@ def test_a_fleet_that_cannot_train_is_explained_and_not_an_error(app, words, say
 def test_clients_that_are_too_small_are_left_out_and_one_press_keeps_them(app):
     app.query_params["shape"], app.query_params["rows"] = "list", "0.55x10,1.5x20"
     assert "10 clients are too small" in texts(app.run())
-    button = next(button for button in app.button if button.label.startswith("Keep with"))
+    button = next(button for button in app.button if button.label.startswith("Keep them"))
     assert "too small" not in texts(button.click().run())
 
 
@@ -88,7 +88,7 @@ def test_a_kept_fleet_stays_beside_the_next_and_is_in_the_address(app):
     app.button_group(key="shape").set_value("two").run()
     said = texts(app)
     assert "Fleets kept for comparison" in said
-    assert app.query_params["compared"] == "0|Uniform 0.59–1.9|"
+    assert app.query_params["compared"] == "0|Uniform 0.59–1.91|"
     next(button for button in app.button if button.label.startswith("Forget")).click().run()
     assert "compared" not in app.query_params
 

@@ -101,12 +101,13 @@ def _axes(M: int, N: int, popularity_M: NDArray[np.int64], top: float, with_vram
     down = {"domain": [0, top - (0.03 if with_vram else 0)], "range": [M - 0.5, -0.5]}  # block 0, the input's, on top
     beyond = {"domain": [1 - _BARS, 1], "range": [0, 1.5 * max(1, int(popularity_M.max()))]}
     axes = {
-        "xaxis": axis(f"{N} clients", 4, type="category", **across, **bare),
+        "xaxis": axis(f"{N:,} clients", 4, type="category", **across, **bare),
         "yaxis": axis("block", 6, nticks=7, showgrid=False, **down),
         "xaxis2": axis("clients", 4, **beyond, **bare),
     }
     if with_vram:
-        axes["yaxis2"] = axis("GiB", 6, domain=[top, 1], rangemode="tozero", nticks=4)
+        apart = {"ticklabelshift": -5}  # pixels upwards: its zero is close to the first block's
+        axes["yaxis2"] = axis("GiB", 6, domain=[top, 1], rangemode="tozero", nticks=4, **apart)
     return axes
 
 

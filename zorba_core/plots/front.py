@@ -94,7 +94,7 @@ def stairs_figure(
         "hovermode": "closest",
         "clickmode": "event+select",
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": palette.paper},
-        "xaxis": axis(vram, 6, tickformat=".2~%" if share else None),  # no tick twice where the range is narrow
+        "xaxis": axis(vram, 6, tickformat=".2~%" if share else ","),  # no tick twice where the range is narrow
         "yaxis": log_axis_between("Λ (lower is better)", low, high, standoff=8),
     }
     return styled(traces, palette, height=height, layout=layout)

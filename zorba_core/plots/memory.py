@@ -57,6 +57,8 @@ def histogram_figure(
     first, last = min(one_gib, float(left.min(initial=one_gib))), max(all_gib, float((left + step).max(initial=0)))
     pad = 0.06 * (last - first)
     marks = ((one_gib, "1 block", "left"), (all_gib, f"all {num_blocks}", "right"))
+    if all_gib - one_gib < 0.2 * (last - first):  # no room for two labels between the lines
+        marks = ((one_gib, "", "left"), (all_gib, f"1 block, all {num_blocks}", "left"))
     label = {"y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
     label["font"] = {"size": 12, "color": palette.muted}
     layout = {
