@@ -68,20 +68,19 @@ def test_a_wrong_part_is_refused(monkeypatch):
             hats(monkeypatch).register(part)
 
 
-@pytest.mark.parametrize(
-    ("broken", "says"),
-    [
+def test_a_broken_plugin_is_one_warning_line_that_names_it(monkeypatch, caplog, subtests):
+    for broken, says in [
         (ImportError("no module\nnamed felt"), "no module named felt"),
         (ZeroDivisionError(), "ZeroDivisionError"),
         ("a string", "this is no hat"),
         (Hat("bowler"), "there is a hat 'bowler' already"),
-    ],
-)
-def test_a_broken_plugin_is_one_warning_line_that_names_it(monkeypatch, caplog, broken, says):
-    registry = hats(monkeypatch, [Entry("cap", Hat("cap")), Entry("odd", broken)])
-    assert list(registry) == ["bowler", "beret", "cap"]
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert "plugin odd (zorba.hats, package:odd) is left out: " in record.getMessage()
-    assert says in record.getMessage()
-    assert "\n" not in record.getMessage()
+    ]:
+        with subtests.test(broken=broken, says=says):
+            caplog.clear()
+            registry = hats(monkeypatch, [Entry("cap", Hat("cap")), Entry("odd", broken)])
+            assert list(registry) == ["bowler", "beret", "cap"]
+            (record,) = caplog.records
+            assert record.levelname == "WARNING"
+            assert "plugin odd (zorba.hats, package:odd) is left out: " in record.getMessage()
+            assert says in record.getMessage()
+            assert "\n" not in record.getMessage()

@@ -22,9 +22,8 @@ def written(folder, name, content):
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "rows", "lines"),
-    [
+def test_cells_are_what_stands_in_the_file_and_rows_know_their_line(tmp_path, subtests):
+    for name, content, rows, lines in [
         ("a.csv", 'text,n\n"He ""said"";\nso",007\nNA,2\n', [['He "said";\nso', "007"], ["NA", "2"]], [2, 4]),
         ("a.csv", "text;n\na, b;1\n", [["a, b", "1"]], [2]),
         ("a.csv", "text|n\n\na|1\n", [["a", "1"]], [3]),
@@ -38,18 +37,16 @@ def written(folder, name, content):
         ("a.csv", f"text,n\n{'a' * 200_000},1\n", [["a" * 200_000, "1"]], [2]),
         ("a.jsonl", '{"text": "a", "n": 1}\n\n{"text": "b"}\n', [["a", 1], ["b", None]], [1, 3]),
         ("a.json", '[{"text": "a", "n": [1]}]', [["a", [1]]], [1]),
-    ],
-)  # fmt: skip
-def test_cells_are_what_stands_in_the_file_and_rows_know_their_line(tmp_path, name, content, rows, lines):
-    frame = read_table(written(tmp_path, name, content))
-    assert list(frame) == ["text", "n"]
-    assert frame.to_numpy().tolist() == rows
-    assert frame.index.tolist() == lines
+    ]:
+        with subtests.test(name=name, content=content, rows=rows, lines=lines):
+            frame = read_table(written(tmp_path, name, content))
+            assert list(frame) == ["text", "n"]
+            assert frame.to_numpy().tolist() == rows
+            assert frame.index.tolist() == lines
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
+def test_a_file_that_cannot_be_read_is_one_line_with_the_place_and_the_way_out(tmp_path, subtests):
+    for name, content, says in [
         ("a.csv", "", "the file is empty"),
         ("a.csv", "text,label\n", "a header and no rows"),
         ("a.csv", b"PK\x03\x04\0\0", "a binary file; give a table"),
@@ -67,13 +64,12 @@ def test_cells_are_what_stands_in_the_file_and_rows_know_their_line(tmp_path, na
         ("a.parquet", b"PAR1 and nothing else", "cannot be read as Parquet"),
         ("a.xlsx", b"no workbook", "cannot be read as Excel"),
         ("a.docx", b"x", "unknown kind .docx; use one of .csv"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_one_line_with_the_place_and_the_way_out(tmp_path, name, content, says):
-    with pytest.raises(InvalidInputError) as error:
-        read_table(written(tmp_path, name, content))
-    assert says in str(error.value)
-    assert "\n" not in str(error.value)
+    ]:
+        with subtests.test(name=name, content=content, says=says):
+            with pytest.raises(InvalidInputError) as error:
+                read_table(written(tmp_path, name, content))
+            assert says in str(error.value)
+            assert "\n" not in str(error.value)
 
 
 def test_a_word_in_the_header_may_be_a_value_of_its_column(tmp_path):
@@ -93,12 +89,13 @@ def test_a_file_that_is_not_there_says_what_to_give(tmp_path):
         read_table(tmp_path / "none.csv")
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_another_encoding_is_read_where_it_is_named_and_the_file_is_not_utf_8(tmp_path, name):
-    lines = ['{"text": "é"}', '{"text": "b"}'] if name.endswith("jsonl") else ["text", "é", "b"]
-    for encoding in ("cp1252", "utf-8", "utf-16"):
-        path = written(tmp_path, name, "\n".join(lines).encode(encoding))
-        assert read_table(path, "cp1252")["text"].tolist() == ["é", "b"]
+def test_another_encoding_is_read_where_it_is_named_and_the_file_is_not_utf_8(tmp_path, subtests):
+    for name in ["a.csv", "a.jsonl"]:
+        with subtests.test(name=name):
+            lines = ['{"text": "é"}', '{"text": "b"}'] if name.endswith("jsonl") else ["text", "é", "b"]
+            for encoding in ("cp1252", "utf-8", "utf-16"):
+                path = written(tmp_path, name, "\n".join(lines).encode(encoding))
+                assert read_table(path, "cp1252")["text"].tolist() == ["é", "b"]
 
 
 def test_parquet_of_other_programs_is_read_or_refused_in_one_line(tmp_path):
@@ -146,14 +143,17 @@ def test_a_folder_that_datasets_saved_is_read_with_its_label_names(tmp_path):
         read_table(tmp_path / "set")
 
 
-@pytest.mark.parametrize("after", ["csv", "tsv", "jsonl", "json", "parquet", "xlsx"])
-@pytest.mark.parametrize("before", ["csv", "tsv", "jsonl", "json", "parquet", "xlsx"])
-def test_the_ending_of_the_new_file_says_its_format(tmp_path, before, after):
-    write_table(pd.DataFrame({"id": ["1", "2"], "text": ["a", "é, b"]}), tmp_path / f"a.{before}")
-    write_table(read_table(tmp_path / f"a.{before}").assign(prediction=["yes", "no"]), tmp_path / f"b.{after}")
-    assert read_table(tmp_path / f"b.{after}").astype(str).to_dict("list") == {
-        "id": ["1", "2"], "text": ["a", "é, b"], "prediction": ["yes", "no"]
-    }  # fmt: skip
+def test_the_ending_of_the_new_file_says_its_format(tmp_path, subtests):
+    for before in ["csv", "tsv", "jsonl", "json", "parquet", "xlsx"]:
+        for after in ["csv", "tsv", "jsonl", "json", "parquet", "xlsx"]:
+            with subtests.test(before=before, after=after):
+                write_table(pd.DataFrame({"id": ["1", "2"], "text": ["a", "é, b"]}), tmp_path / f"a.{before}")
+                write_table(
+                    read_table(tmp_path / f"a.{before}").assign(prediction=["yes", "no"]), tmp_path / f"b.{after}"
+                )
+                assert read_table(tmp_path / f"b.{after}").astype(str).to_dict("list") == {
+                    "id": ["1", "2"], "text": ["a", "é, b"], "prediction": ["yes", "no"]
+                }  # fmt: skip
 
 
 def test_cells_and_separator_of_a_csv_stay_as_they_are(tmp_path):

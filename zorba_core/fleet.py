@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,6 @@ from zorba_core.vram import (
     whole_block_budgets,
 )
 
-MAX_FILE_BYTES = 64_000_000
 NAME_COLUMNS, SIZE_COLUMNS = ("client", "name", "gpu"), ("vram_gib", "vram", "gib", "memory_gib")
 COUNT_COLUMN = "clients"
 
@@ -80,9 +80,8 @@ class Fleet:
 
     def __post_init__(self) -> None:
         capacity = np.array(self.capacity_N_bytes, dtype=np.float64)
-        if capacity.ndim != 1 or not 1 <= capacity.size <= MAX_CLIENTS:
-            raise InvalidInputError(f"a fleet has 1 to {MAX_CLIENTS} clients, not {capacity.size}")
-        if len(self.names) != capacity.size:
+        check_clients(capacity.size)
+        if capacity.shape != (len(self.names),):
             raise InvalidInputError(f"{len(self.names)} client names for {capacity.size} capacities")
         bad = np.flatnonzero(~(capacity > 0) | ~(capacity <= MAX_VRAM_GIB * GIB))
         if bad.size:
@@ -139,12 +138,11 @@ class Fleet:
         small_gib: float,
         large_gib: float,
         large_share: float = 0.3,
-        seed: int = 0,
-        workload: Workload = PAPER_WORKLOAD,
+        **drawn: Any,
     ) -> Fleet:
         """Two kinds of GPU in a random order: ``round(large_share * N)`` clients hold ``large_gib``, the others
-        ``small_gib``."""
-        return cls.kinds(model, clients, [large_gib, small_gib], [large_share], seed=seed, workload=workload)
+        ``small_gib``. ``drawn``: seed and workload, as of :meth:`kinds`."""
+        return cls.kinds(model, clients, [large_gib, small_gib], [large_share], **drawn)
 
     @classmethod
     def kinds(
@@ -211,18 +209,20 @@ class Fleet:
 
         Raises:
             MissingDataError: no such file.
-            InvalidInputError: too large, no such table, or a row with text, NaN, or a number not above 0.
+            InvalidInputError: no such table, or a row with text, NaN, or a number not above 0.
         """
-        from zorba_core.tables import KINDS, table_of
+        from zorba_core.tables import table_of
 
         where, content = ("uploaded table", source) if isinstance(source, bytes) else (str(source), _content(source))
-        if len(content) > MAX_FILE_BYTES:
+        first = content.strip().partition(b"\n")[0].decode("utf-8", "replace")
+        if first.startswith(_NVIDIA_SMI_FAILED):
             raise InvalidInputError(
-                f"{where}: larger than {MAX_FILE_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows"
+                f"{where}: nvidia-smi failed on that machine: {in_short(first, 200)}; repair its driver, or {_WANT}"
             )
-        kind = ".xlsx" if content.startswith(_EXCEL) else Path(where).suffix.lower()
-        _check_nvidia_smi(where, content)
-        frame = table_of(content, where, kind if kind in KINDS else ".csv")
+        if first.startswith("+--") and b"NVIDIA-SMI" in content:
+            raise InvalidInputError(f"{where}: this is nvidia-smi's table for the screen; {_QUERY}, or {_WANT}")
+        excel = content.startswith(b"PK\x03\x04")
+        frame = table_of(content, where, ".xlsx" if excel else ".tsv" if where.lower().endswith(".tsv") else ".csv")
         try:
             return cls.from_frame(frame, model, workload=workload)
         except InvalidInputError as error:
@@ -337,8 +337,8 @@ def _check_share(what: str, value: float) -> None:
 
 # Reading a table of clients. An error is one sentence.
 
-_EXCEL = b"PK\x03\x04"
 _NVIDIA_SMI = "memory_total_mib"
+_NVIDIA_SMI_FAILED = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
 _WANT = "give a table with columns client,vram_gib"
 _QUERY = "run nvidia-smi --query-gpu=name,memory.total --format=csv"
 
@@ -346,26 +346,7 @@ _QUERY = "run nvidia-smi --query-gpu=name,memory.total --format=csv"
 def _content(source: str | os.PathLike[str]) -> bytes:
     if not os.path.isfile(source):
         raise MissingDataError(f"fleet file {str(source)!r} does not exist; {_WANT}")
-    with open(source, "rb") as file:
-        return file.read(MAX_FILE_BYTES + 1)
-
-
-def _check_nvidia_smi(where: str, content: bytes) -> None:
-    """Refuse what ``nvidia-smi`` prints when it fails, or for the screen, with the way out.
-
-    Raises:
-        InvalidInputError: one of these.
-    """
-    text = content[:10_000].decode("utf-8-sig", "replace")
-    first = text.strip().partition("\n")[0]
-    if first.startswith(("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")):
-        raise InvalidInputError(
-            f"{where}: nvidia-smi failed on that machine: {in_short(first, 200)}; repair its driver, or {_WANT}"
-        )
-    if first.startswith("+--") and "NVIDIA-SMI" in text:
-        # With MIG, the query lists whole cards, which nobody can use whole.
-        way = f"of MIG devices, write a table{_WANT.removeprefix('give a table')}" if "MIG devices" in text else _QUERY
-        raise InvalidInputError(f"{where}: this is nvidia-smi's table for the screen; {way}")
+    return Path(source).read_bytes()
 
 
 def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], NDArray[np.float64]]:
@@ -388,7 +369,7 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
         if is_empty(size) and not client:
             continue
         label = f"row {number}" + (f" (client {in_short(client)})" if client else "")
-        value = (_gib_of_mib if in_mib else _gib)(label, size)
+        value = _gib(label, size, in_mib)
         for _ in range(_count(label, cells[columns.index(COUNT_COLUMN)]) if counted else 1):
             names.append(client or f"client-{len(names)}")
             gib_N.append(value)
@@ -406,16 +387,18 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     return tuple(names), np.array(gib_N)
 
 
-def _gib(label: str, cell: object) -> float:
+def _gib(label: str, cell: object, in_mib: bool) -> float:
+    """GiB of a cell, which ``nvidia-smi`` writes as ``24564 MiB``."""
     try:
-        value = float(cell)  # type: ignore[arg-type]
+        value = float(str(cell).removesuffix("MiB")) / 1024 if in_mib else float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         comma = isinstance(cell, str) and re.fullmatch(r"\d+,\d+", cell.strip())
         such = f"with a decimal point, {cell.strip().replace(',', '.')}" if comma else "such as 24"
-        raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a number of GiB, {such}") from None
+        wanted = "a size such as 24564 MiB" if in_mib else f"a number of GiB, {such}"
+        raise InvalidInputError(f"{label}: its VRAM is {in_short(cell)}; it must be {wanted}") from None
     if not 0 < value <= MAX_VRAM_GIB:
         raise InvalidInputError(
-            f"{label}: vram_gib is {in_short(cell)}; it must be a finite number above 0 and at most {MAX_VRAM_GIB:g}"
+            f"{label}: its VRAM is {in_short(cell)}; it must be a finite number above 0 and at most {MAX_VRAM_GIB:g}"
         )
     return value
 
@@ -426,11 +409,3 @@ def _count(label: str, cell: object) -> int:
     if not text.isdecimal() or int(text) > MAX_CLIENTS:
         raise InvalidInputError(f"{label}: clients is {in_short(cell)}; it must be a whole number up to {MAX_CLIENTS}")
     return int(text)
-
-
-def _gib_of_mib(label: str, cell: object) -> float:
-    """Of ``24564 MiB``."""
-    digits = str(cell).removesuffix("MiB").strip()
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", digits):
-        raise InvalidInputError(f"{label}: memory.total is {in_short(cell)}; want a size such as 24564 MiB")
-    return int(digits) / 1024

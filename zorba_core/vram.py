@@ -11,7 +11,6 @@ Shapes: N clients. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pydantic import Field
 
 from zorba_core.checked import Checked, OneOf
 from zorba_core.errors import InfeasibleError, InvalidInputError, MissingDataError, first_line, in_short, name_some
+from zorba_core.files import read_json
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -34,7 +34,6 @@ MAX_VRAM_GIB = 1e9  # of one client
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 _MAX_SIZE = 10**9
-_MAX_CONFIG_BYTES = 10**6
 # A capacity such as "parameters plus exactly one block" must afford that block: dividing floats may give 0.999...
 # The slack is far below one block in a million and far above float64's rounding.
 _WHOLE_BLOCK_SLACK = 1e-9
@@ -72,12 +71,6 @@ class ModelSpec:
     num_heads: int  # K
     num_parameters: int  # d
     ffn_ratio: float = 4.0  # alpha, feed-forward width over hidden size
-
-    def __post_init__(self) -> None:
-        for field in ("num_blocks", "hidden_size", "num_heads", "num_parameters", "ffn_ratio"):
-            value = getattr(self, field)
-            if not value > 0:
-                raise InvalidInputError(f"model {self.name!r}: {field} is {value}; it must be positive")
 
 
 PRESETS: Mapping[str, ModelSpec] = {
@@ -238,10 +231,8 @@ def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:
-    if (size := path.stat().st_size) > _MAX_CONFIG_BYTES:
-        raise InvalidInputError(f"{path}: {size} bytes is too large for a model config (limit {_MAX_CONFIG_BYTES})")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path)
     except ValueError:
         raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
     if not isinstance(config, dict):

@@ -32,18 +32,22 @@ def mean_square_estimate(A_MN, gradient_NM):
     return total / 2**M
 
 
-@pytest.mark.parametrize("each_class", CLASSES, ids=matrix_name)
-def test_direction_coupling_is_the_square_of_the_estimate_when_every_gradient_is_one(each_class):
-    A_MN = each_class.representative.A_MN
-    assert Allocation(A_MN).direction_coupling == pytest.approx(mean_square_estimate(A_MN, np.ones(A_MN.T.shape)))
+def test_direction_coupling_is_the_square_of_the_estimate_when_every_gradient_is_one(subtests):
+    for each_class in CLASSES:
+        with subtests.test(each_class=each_class):
+            A_MN = each_class.representative.A_MN
+            assert Allocation(A_MN).direction_coupling == pytest.approx(
+                mean_square_estimate(A_MN, np.ones(A_MN.T.shape))
+            )
 
 
-@pytest.mark.parametrize("each_class", CLASSES[::4], ids=matrix_name)
-def test_coupled_noise_is_the_square_of_the_estimate_when_gradients_are_independent_noise(each_class):
-    A_MN = each_class.representative.A_MN
-    noises = [np.reshape(noise, A_MN.T.shape) for noise in signs(A_MN.size)]
-    measured = np.mean([mean_square_estimate(A_MN, noise_NM) for noise_NM in noises])
-    assert Allocation(A_MN).coupled_noise == pytest.approx(measured)
+def test_coupled_noise_is_the_square_of_the_estimate_when_gradients_are_independent_noise(subtests):
+    for each_class in CLASSES[::4]:
+        with subtests.test(each_class=each_class):
+            A_MN = each_class.representative.A_MN
+            noises = [np.reshape(noise, A_MN.T.shape) for noise in signs(A_MN.size)]
+            measured = np.mean([mean_square_estimate(A_MN, noise_NM) for noise_NM in noises])
+            assert Allocation(A_MN).coupled_noise == pytest.approx(measured)
 
 
 def test_full_activation_couples_all_blocks_and_one_block_each_couples_none():
@@ -54,10 +58,11 @@ def test_full_activation_couples_all_blocks_and_one_block_each_couples_none():
     assert Allocation(one_each).coupled_noise == pytest.approx(12 / 60)
 
 
-@pytest.mark.parametrize("held", [1, 2, 3, 6])
-def test_coupled_noise_of_an_even_allocation_is_blocks_over_clients_whatever_its_total(held):
-    even = solve(Problem([held] * 24, 12)).allocation
-    assert even.coupled_noise == pytest.approx(12 / 24)
+def test_coupled_noise_of_an_even_allocation_is_blocks_over_clients_whatever_its_total(subtests):
+    for held in [1, 2, 3, 6]:
+        with subtests.test(held=held):
+            even = solve(Problem([held] * 24, 12)).allocation
+            assert even.coupled_noise == pytest.approx(12 / 24)
 
 
 def test_generalists_that_carry_scarce_blocks_bring_noise_that_lambda_does_not_see():

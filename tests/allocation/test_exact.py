@@ -80,35 +80,34 @@ def test_every_solver_on_thousands_of_small_instances_against_all_matrices():
     assert refused > 100
 
 
-@pytest.mark.parametrize(
-    ("budgets", "num_blocks", "request_"),
-    [
+def test_agrees_with_a_milp_written_from_the_definition(subtests):
+    for budgets, num_blocks, request_ in [
         ([5, 4, 3, 2, 2, 1], 5, {"total": 14}),
         ([4, 4, 3, 2, 2, 1, 1], 4, {"total": 14, "total_mode": "eq"}),
         ([5, 5, 2, 2, 2, 1], 5, {"min_popularity": 2}),
-    ],
-)
-def test_agrees_with_a_milp_written_from_the_definition(budgets, num_blocks, request_):
-    value, bound = milp_lambda(budgets, num_blocks, **request_)
-    solution = solve(Problem(budgets, num_blocks, **request_), "exact")
-    assert value == pytest.approx(bound, abs=1e-6)
-    assert solution.optimal
-    assert solution.value == pytest.approx(value, abs=1e-6)
+    ]:
+        with subtests.test(budgets=budgets, num_blocks=num_blocks, request_=request_):
+            value, bound = milp_lambda(budgets, num_blocks, **request_)
+            solution = solve(Problem(budgets, num_blocks, **request_), "exact")
+            assert value == pytest.approx(bound, abs=1e-6)
+            assert solution.optimal
+            assert solution.value == pytest.approx(value, abs=1e-6)
 
 
 def fleet_budgets(num_blocks: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(1, num_blocks, 50)
 
 
-@pytest.mark.parametrize(("num_blocks", "totals"), [(12, (65, 120, 174, 250, 300)), (24, (80, 450))])
-def test_totals_of_a_fleet_of_fifty_are_proven(num_blocks, totals):
-    budgets = fleet_budgets(num_blocks, seed=3)
-    for total in totals:
-        problem = Problem(budgets, num_blocks, min(total, int(budgets.sum())))
-        solution = solve(problem, "exact", time_limit=30)
-        check_meets(problem, solution.allocation)
-        assert solution.optimal
-        assert solution.value <= solve(problem, "two-level").value + 1e-12
+def test_totals_of_a_fleet_of_fifty_are_proven(subtests):
+    for num_blocks, totals in [(12, (65, 120, 174, 250, 300)), (24, (80, 450))]:
+        with subtests.test(num_blocks=num_blocks, totals=totals):
+            budgets = fleet_budgets(num_blocks, seed=3)
+            for total in totals:
+                problem = Problem(budgets, num_blocks, min(total, int(budgets.sum())))
+                solution = solve(problem, "exact", time_limit=30)
+                check_meets(problem, solution.allocation)
+                assert solution.optimal
+                assert solution.value <= solve(problem, "two-level").value + 1e-12
 
 
 def test_a_larger_total_never_raises_the_optimum():
@@ -176,15 +175,13 @@ def test_pure_prefix_order_is_not_optimal_but_permissions_are():
     assert solve(Problem([2, 1, 1], 2), "exact").value == pytest.approx(0.75)
 
 
-@pytest.mark.parametrize(
-    ("budgets", "num_blocks", "best", "lexicographic"),
-    [
+def test_theorem_3_is_false(subtests):
+    for budgets, num_blocks, best, lexicographic in [
         ([3, 2, 1, 1, 1, 1], 3, 0.66, 0.6667),
         ([4, 1, 1, 1, 1], 4, 1.16, 1.25),
         ([3, 3, 1, 1, 1, 1, 1, 1], 4, 0.6667, 0.8889),
-    ],
-)
-def test_theorem_3_is_false(budgets, num_blocks, best, lexicographic):
-    problem = Problem(budgets, num_blocks)
-    assert solve(problem, "exact").value == pytest.approx(best, abs=1e-4)
-    assert solve(problem, "lexicographic").value == pytest.approx(lexicographic, abs=1e-4)
+    ]:
+        with subtests.test(budgets=budgets, num_blocks=num_blocks, best=best, lexicographic=lexicographic):
+            problem = Problem(budgets, num_blocks)
+            assert solve(problem, "exact").value == pytest.approx(best, abs=1e-4)
+            assert solve(problem, "lexicographic").value == pytest.approx(lexicographic, abs=1e-4)

@@ -38,12 +38,13 @@ def test_hypervolume_is_the_area_of_the_cells_that_some_point_dominates(pairs):
     assert hypervolume(x, y, (5.0, 5.0)) == pytest.approx(covered)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_hypervolume_is_that_of_an_independent_library(seed):
-    rng = np.random.default_rng(seed)
-    x, y = rng.random((2, 200)) * (1.0, 3.0)[seed % 2]
-    expected = moocore.hypervolume(np.column_stack((x, y)), ref=[0.9, 1.1])
-    assert hypervolume(x, y, (0.9, 1.1)) == pytest.approx(expected, rel=1e-12)
+def test_hypervolume_is_that_of_an_independent_library(subtests):
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            rng = np.random.default_rng(seed)
+            x, y = rng.random((2, 200)) * (1.0, 3.0)[seed % 2]
+            expected = moocore.hypervolume(np.column_stack((x, y)), ref=[0.9, 1.1])
+            assert hypervolume(x, y, (0.9, 1.1)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_nan_points_are_never_on_the_front():
@@ -56,21 +57,22 @@ def test_knee_is_where_the_front_bends():
     assert knee(x[:2], y[:2], non_dominated(x[:2], y[:2])) is None
 
 
-@pytest.mark.parametrize("solver", ["balanced", "lexicographic", "two-level"])
-@pytest.mark.parametrize("tau_mode", ["client", "vector"])
-def test_every_point_is_what_its_matrix_gives(solver, tau_mode):
-    fleet = fleet_of()
-    front = sweep(fleet, 12, solver, tau_mode, seed=5)
-    for i in np.flatnonzero(~np.isnan(front.bias_lambda_E)):
-        allocation = Allocation(front.allocation(i).A_MN)
-        assert allocation.bias_lambda == pytest.approx(front.bias_lambda_E[i])
-        assert allocation.total_blocks == front.total_blocks_E[i]
-        assert allocation.mean_inverse_popularity == pytest.approx(front.mean_inverse_popularity_E[i])
-        assert allocation.effective_clients == pytest.approx(front.effective_clients_E[i])
-        assert allocation.min_popularity == front.min_popularity_E[i]
-        assert front.lower_bound_E[i] <= allocation.bias_lambda * (1 + 1e-12)
-        used_N = fleet.used_N_bytes(allocation.blocks_held_N)
-        assert used_N.sum() / fleet.capacity_N_bytes.sum() == pytest.approx(front.vram_ratio_E[i])
+def test_every_point_is_what_its_matrix_gives(subtests):
+    for tau_mode in ["client", "vector"]:
+        for solver in ["balanced", "lexicographic", "two-level"]:
+            with subtests.test(tau_mode=tau_mode, solver=solver):
+                fleet = fleet_of()
+                front = sweep(fleet, 12, solver, tau_mode, seed=5)
+                for i in np.flatnonzero(~np.isnan(front.bias_lambda_E)):
+                    allocation = Allocation(front.allocation(i).A_MN)
+                    assert allocation.bias_lambda == pytest.approx(front.bias_lambda_E[i])
+                    assert allocation.total_blocks == front.total_blocks_E[i]
+                    assert allocation.mean_inverse_popularity == pytest.approx(front.mean_inverse_popularity_E[i])
+                    assert allocation.effective_clients == pytest.approx(front.effective_clients_E[i])
+                    assert allocation.min_popularity == front.min_popularity_E[i]
+                    assert front.lower_bound_E[i] <= allocation.bias_lambda * (1 + 1e-12)
+                    used_N = fleet.used_N_bytes(allocation.blocks_held_N)
+                    assert used_N.sum() / fleet.capacity_N_bytes.sum() == pytest.approx(front.vram_ratio_E[i])
 
 
 def test_reductions_are_independent_of_a_fleet_of_the_same_seed():
@@ -102,17 +104,14 @@ def test_balanced_uses_the_whole_of_every_total():
     assert Allocation(front.allocation(2).A_MN).total_blocks == front.limit_E[2]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_sweep_is_refused(subtests):
+    for options, message in [
         ({"solver": "magic"}, "unknown solver"),
         ({"tau_mode": "both"}, "unknown tau mode"),
         ({"points": 0}, "number of reductions"),
-    ],
-)
-def test_wrong_sweep_is_refused(options, message):
-    with pytest.raises(InvalidInputError, match=message):
-        sweep(fleet_of(), **options)
+    ]:
+        with subtests.test(options=options, message=message), pytest.raises(InvalidInputError, match=message):
+            sweep(fleet_of(), **options)
 
 
 def test_the_front_of_a_fleet_is_a_table_that_names_its_knee():

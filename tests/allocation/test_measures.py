@@ -55,12 +55,13 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize("matrix", MATRICES)
-@pytest.mark.parametrize("name", FORMULAS)
-def test_a_measure_is_its_formula(name, matrix):
-    A_MN = np.array(MATRICES[matrix], bool)
-    expected = FORMULAS[name](A_MN.astype(int).tolist())
-    assert getattr(Allocation(A_MN), name) == pytest.approx(expected, rel=1e-12)
+def test_a_measure_is_its_formula(subtests):
+    for name in FORMULAS:
+        for matrix in MATRICES:
+            with subtests.test(name=name, matrix=matrix):
+                A_MN = np.array(MATRICES[matrix], bool)
+                expected = FORMULAS[name](A_MN.astype(int).tolist())
+                assert getattr(Allocation(A_MN), name) == pytest.approx(expected, rel=1e-12)
 
 
 def test_answers_hold_the_numbers_of_the_matrix():

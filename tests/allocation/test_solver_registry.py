@@ -78,9 +78,8 @@ def test_an_optimum_is_known_by_the_bound_of_everybody():
     assert solve(even, returning(solve(even).allocation)).optimal
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_a_matrix_that_does_not_meet_the_request_is_refused_by_name(subtests):
+    for change, says in [
         (lambda A_MN: A_MN[:5], "5 blocks for 8 clients, not 6 for 8"),
         (lambda A_MN: A_MN | (np.arange(8) == 5), "client 5 holds 5 more than its budget allows"),
         (lambda A_MN: A_MN & (np.arange(8) != 3), "client 3 holds no block"),
@@ -89,12 +88,11 @@ def test_an_optimum_is_known_by_the_bound_of_everybody():
             lambda A_MN: A_MN | ((np.arange(8) == 0) & (np.arange(6) < 5)[:, None]),
             "20 activated blocks, the total is 18",
         ),
-    ],
-)
-def test_a_matrix_that_does_not_meet_the_request_is_refused_by_name(change, says):
-    A_MN = change(solve(PROBLEM).allocation.A_MN)
-    with pytest.raises(RunError, match=f"the odd solver's answer does not meet the request: {says}"):
-        solve(PROBLEM, returning(Allocation(A_MN)))
+    ]:
+        with subtests.test(change=change, says=says):
+            A_MN = change(solve(PROBLEM).allocation.A_MN)
+            with pytest.raises(RunError, match=f"the odd solver's answer does not meet the request: {says}"):
+                solve(PROBLEM, returning(Allocation(A_MN)))
 
 
 def test_what_is_no_allocation_and_what_breaks_is_one_line():
@@ -105,39 +103,39 @@ def test_what_is_no_allocation_and_what_breaks_is_one_line():
         solve(PROBLEM, broken)
 
 
-@pytest.mark.parametrize("by_total", [False, True])
-def test_each_point_of_its_sweep_is_found_again(dice, by_total):
+def test_each_point_of_its_sweep_is_found_again(dice, subtests):
     """A solver that draws has a stream for each point, in a sweep over totals too."""
-    seen = []
-    way = sweep_totals if by_total else sweep
-    front = way(FLEET, 6, dice, seed=7, on_solution=seen.append)
-    assert front.seed == 7
-    covered = np.flatnonzero(~np.isnan(front.bias_lambda_E))
-    assert len(seen) == len(covered) > 0
-    for i, first in zip(covered, seen, strict=True):
-        again = front.solution(int(i))
-        assert np.array_equal(again.allocation.A_MN, first.allocation.A_MN)
-        assert front.optimal_E[i] == again.optimal
+    for by_total in [False, True]:
+        with subtests.test(by_total=by_total):
+            seen = []
+            way = sweep_totals if by_total else sweep
+            front = way(FLEET, 6, dice, seed=7, on_solution=seen.append)
+            assert front.seed == 7
+            covered = np.flatnonzero(~np.isnan(front.bias_lambda_E))
+            assert len(seen) == len(covered) > 0
+            for i, first in zip(covered, seen, strict=True):
+                again = front.solution(int(i))
+                assert np.array_equal(again.allocation.A_MN, first.allocation.A_MN)
+                assert front.optimal_E[i] == again.optimal
 
 
-@pytest.mark.parametrize("command", ["allocate", "pareto", "train", "federate"])
-def test_it_is_in_the_help_of_commands(dice, command):
-    asked = CliRunner().invoke(build_app(), [*command.split(), "--help"], env={"COLUMNS": "300"})
-    assert f"dice: {dice.help}" in " ".join(asked.output.replace("│", " ").split())
+def test_it_is_in_the_help_of_commands(dice, subtests):
+    for command in ["allocate", "pareto", "train", "federate"]:
+        with subtests.test(command=command):
+            asked = CliRunner().invoke(build_app(), [*command.split(), "--help"], env={"COLUMNS": "300"})
+            assert f"dice: {dice.help}" in " ".join(asked.output.replace("│", " ").split())
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_commands_take_it_by_name(dice, subtests):
+    for command in [
         "allocate --budgets 4,3,2,2 --blocks 5",
         "pareto --model opt-125m --clients 8 --epsilons 5",
         "pareto --model opt-125m --clients 8 --epsilons 5 --by total",
-    ],
-)
-def test_commands_take_it_by_name(dice, command):
-    answered = CliRunner().invoke(build_app(), [*command.split(), "--solver", "dice", "--json"])
-    assert answered.exit_code == 0, answered.output
-    assert '"solver": "dice"' in answered.output
+    ]:
+        with subtests.test(command=command):
+            answered = CliRunner().invoke(build_app(), [*command.split(), "--solver", "dice", "--json"])
+            assert answered.exit_code == 0, answered.output
+            assert '"solver": "dice"' in answered.output
 
 
 @pytest.mark.slow

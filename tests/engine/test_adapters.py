@@ -80,48 +80,58 @@ def batches() -> list[Rows]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_own(family, prompts):
-    expected = label_logits(Blocks(base(family), dtype=torch.float64), *prompts)
-    network = network_of(family, moved=False, dtype=torch.float64)
-    assert torch.allclose(label_logits(network, *prompts), expected, rtol=1e-12, atol=1e-12)
-    network = network_of(family, dtype=torch.float64)
-    adapted = label_logits(network, *prompts)
-    assert (adapted - expected).abs().max() > 1e-3
-    assert torch.allclose(adapted, own_label_logits(network.model, *prompts), rtol=1e-12, atol=1e-12)
+def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_own(prompts, subtests):
+    for family in FAMILIES:
+        with subtests.test(family=family):
+            expected = label_logits(Blocks(base(family), dtype=torch.float64), *prompts)
+            network = network_of(family, moved=False, dtype=torch.float64)
+            assert torch.allclose(label_logits(network, *prompts), expected, rtol=1e-12, atol=1e-12)
+            network = network_of(family, dtype=torch.float64)
+            adapted = label_logits(network, *prompts)
+            assert (adapted - expected).abs().max() > 1e-3
+            assert torch.allclose(adapted, own_label_logits(network.model, *prompts), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_blocks_vector_is_its_adapters_alone(family):
-    model = base(family)
-    inside = [name for name, _ in with_adapters(model, RANK, 0).named_parameters() if is_adapter(name)]
-    network = network_of(family)
-    assert len(inside) == sum(len(network.block_parameters(m)) for m in range(3))
-    untouched = {name: p.clone() for name, p in network.model.named_parameters() if not is_adapter(name)}
-    for m in range(3):
-        network.block_weights(m).add_(1.0)
-    assert all(torch.equal(p, untouched[name]) for name, p in network.model.named_parameters() if name in untouched)
+def test_a_blocks_vector_is_its_adapters_alone(subtests):
+    for family in FAMILIES:
+        with subtests.test(family=family):
+            model = base(family)
+            inside = [name for name, _ in with_adapters(model, RANK, 0).named_parameters() if is_adapter(name)]
+            network = network_of(family)
+            assert len(inside) == sum(len(network.block_parameters(m)) for m in range(3))
+            untouched = {name: p.clone() for name, p in network.model.named_parameters() if not is_adapter(name)}
+            for m in range(3):
+                network.block_weights(m).add_(1.0)
+            assert all(
+                torch.equal(p, untouched[name]) for name, p in network.model.named_parameters() if name in untouched
+            )
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-@pytest.mark.parametrize("family", ["opt norm after", "gpt2", "gemma2", "falcon"])
-def test_the_cohort_gets_the_rho_of_the_reference(family, inactive, dtype, tolerance):
-    network = network_of(family, dtype=dtype)
-    directions = Directions("rademacher", network.sizes_M, dtype=dtype)
-    reference = estimate(network, batches(), A_MN, [5, 6], directions, mu=1e-3, inactive=inactive).rho_NQ
-    cohort = estimate_cohort(network, batches(), A_MN, [5, 6], directions, mu=1e-3, inactive=inactive).rho_NQ
-    assert np.abs(cohort - reference).max() <= tolerance * np.abs(reference).max()
+def test_the_cohort_gets_the_rho_of_the_reference(subtests):
+    for family in ["opt norm after", "gpt2", "gemma2", "falcon"]:
+        for inactive in ["frozen", "dropped"]:
+            for dtype, tolerance in [(torch.float32, 1e-5), (torch.float64, 1e-10)]:
+                with subtests.test(family=family, inactive=inactive, dtype=dtype, tolerance=tolerance):
+                    network = network_of(family, dtype=dtype)
+                    directions = Directions("rademacher", network.sizes_M, dtype=dtype)
+                    reference = estimate(
+                        network, batches(), A_MN, [5, 6], directions, mu=1e-3, inactive=inactive
+                    ).rho_NQ
+                    cohort = estimate_cohort(
+                        network, batches(), A_MN, [5, 6], directions, mu=1e-3, inactive=inactive
+                    ).rho_NQ
+                    assert np.abs(cohort - reference).max() <= tolerance * np.abs(reference).max()
 
 
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-@pytest.mark.parametrize("family", ["opt norm after", "gpt2", "falcon"])
-def test_one_backward_pass_gives_the_derivatives_along_the_adapters(family, inactive):
-    network = network_of(family, dtype=torch.float64)
-    probe = (network, batches(), A_MN, [5, 6], Directions("gaussian", network.sizes_M, dtype=torch.float64))
-    forward_mode = estimate_jvp(*probe, inactive=inactive).rho_NQ
-    backward = estimate_exact(*probe, inactive=inactive).rho_NQ
-    assert np.abs(backward - forward_mode).max() <= 1e-10 * np.abs(forward_mode).max()
+def test_one_backward_pass_gives_the_derivatives_along_the_adapters(subtests):
+    for family in ["opt norm after", "gpt2", "falcon"]:
+        for inactive in ["frozen", "dropped"]:
+            with subtests.test(family=family, inactive=inactive):
+                network = network_of(family, dtype=torch.float64)
+                probe = (network, batches(), A_MN, [5, 6], Directions("gaussian", network.sizes_M, dtype=torch.float64))
+                forward_mode = estimate_jvp(*probe, inactive=inactive).rho_NQ
+                backward = estimate_exact(*probe, inactive=inactive).rho_NQ
+                assert np.abs(backward - forward_mode).max() <= 1e-10 * np.abs(forward_mode).max()
 
 
 def test_the_first_adapters_follow_from_the_seed_alone():

@@ -102,31 +102,24 @@ def through(blocks: Blocks, token_ids_RL: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_the_pieces_in_order_give_the_models_own_logits(model, token_ids_RL):
+def test_the_pieces_are_the_model(model, token_ids_RL):
+    """Their logits are the model's own; a row reads nothing behind a position and nothing of other rows; a block
+    computes with what is written to its weights, which come back; and sizes need no memory."""
     blocks = Blocks(model)
-    own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS]
-    torch.testing.assert_close(through(blocks, token_ids_RL), own_RLC.double(), rtol=1e-5, atol=1e-6)
-
-
-@torch.no_grad()
-def test_a_row_reads_nothing_behind_a_position_and_nothing_of_other_rows(model, token_ids_RL):
-    blocks = Blocks(model)
+    own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS].double()
     whole_RLC = through(blocks, token_ids_RL)
-    some = through(blocks, token_ids_RL[1:3, :8])
-    torch.testing.assert_close(some, whole_RLC[1:3, :8], rtol=1e-5, atol=1e-6)
-
-
-@torch.no_grad()
-def test_what_is_written_to_the_weights_is_what_a_block_computes_with(model, token_ids_RL):
-    blocks = Blocks(model)
-    before = through(blocks, token_ids_RL)
+    torch.testing.assert_close(whole_RLC, own_RLC, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(through(blocks, token_ids_RL[1:3, :8]), whole_RLC[1:3, :8], rtol=1e-5, atol=1e-6)
     with blocks.moving([1]) as weights:
         weights[1].mul_(1.5)
-        moved = through(blocks, token_ids_RL)
-        own = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS].double()
-    assert not torch.allclose(moved, before, rtol=1e-4)
-    torch.testing.assert_close(moved, own, rtol=1e-5, atol=1e-6)
-    assert torch.equal(through(blocks, token_ids_RL), before)
+        moved_RLC = through(blocks, token_ids_RL)
+        own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS].double()
+    assert not torch.allclose(moved_RLC, whole_RLC, rtol=1e-4)
+    torch.testing.assert_close(moved_RLC, own_RLC, rtol=1e-5, atol=1e-6)
+    assert torch.equal(through(blocks, token_ids_RL), whole_RLC)
+    with torch.device("meta"):
+        empty = type(model)(model.config)
+    assert Blocks(empty, device="meta").sizes_M == blocks.sizes_M
 
 
 @pytest.mark.parametrize("name", ["opt", "gpt2", "llama", "falcon", "gemma3"])
@@ -146,12 +139,6 @@ def test_a_block_without_weights_is_the_identity_where_norms_come_first(token_id
         blocks = Blocks(CASES[name]())
         hidden_RLH = blocks.embed(token_ids_RL)
         assert torch.equal(blocks.run_block_without_weights(0, hidden_RLH), hidden_RLH) is identity
-
-
-def test_sizes_come_from_a_model_without_memory(model):
-    with torch.device("meta"):
-        empty = type(model)(model.config)
-    assert Blocks(empty, device="meta").sizes_M == Blocks(model).sizes_M
 
 
 def test_a_model_without_a_list_of_blocks_or_that_looks_ahead_is_refused():

@@ -56,39 +56,43 @@ def assert_same(reference: Estimate, cohort: Estimate, tolerance: float) -> None
     assert cohort.forward_passes == reference.forward_passes
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_every_family_gets_the_rho_of_the_reference(family, make_tiny_model, inactive, dtype):
-    network = Blocks(make_tiny_model(family, num_blocks=4), dtype=dtype)
-    A_MN = random_allocation(0, 4, 9)
-    assert_same(*both(network, batches(9), A_MN, dtype, inactive=inactive), TOLERANCE[dtype])
+def test_every_family_gets_the_rho_of_the_reference(family, make_tiny_model, subtests):
+    for inactive in ["frozen", "dropped"]:
+        for dtype in TOLERANCE:
+            with subtests.test(inactive=inactive, dtype=dtype):
+                network = Blocks(make_tiny_model(family, num_blocks=4), dtype=dtype)
+                A_MN = random_allocation(0, 4, 9)
+                assert_same(*both(network, batches(9), A_MN, dtype, inactive=inactive), TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, inactive, dtype, share):
-    network = Blocks(make_tiny_model("opt", num_blocks=6), dtype=dtype)
-    for seed in range(3):
-        A_MN = random_allocation(seed, 6, 11, share)
-        assert_same(*both(network, batches(11), A_MN, dtype, inactive=inactive), TOLERANCE[dtype])
+def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, subtests):
+    for share in [0.1, 0.5, 1.0]:
+        for inactive in ["frozen", "dropped"]:
+            for dtype in TOLERANCE:
+                with subtests.test(share=share, inactive=inactive, dtype=dtype):
+                    network = Blocks(make_tiny_model("opt", num_blocks=6), dtype=dtype)
+                    for seed in range(3):
+                        A_MN = random_allocation(seed, 6, 11, share)
+                        assert_same(*both(network, batches(11), A_MN, dtype, inactive=inactive), TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("kind", DIRECTIONS)
-def test_every_kind_of_direction(make_tiny_model, kind):
-    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
-    reference, cohort = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)
-    # A direction of norm 1 has a rho sqrt(d) times smaller, and rounding over mu stays.
-    assert np.abs(cohort.rho_NQ - reference.rho_NQ).max() <= 1e-10 * max(1e-2, np.abs(reference.rho_NQ).max())
+def test_every_kind_of_direction(make_tiny_model, subtests):
+    for kind in DIRECTIONS:
+        with subtests.test(kind=kind):
+            network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
+            reference, cohort = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)
+            # A direction of norm 1 has a rho sqrt(d) times smaller, and rounding over mu stays.
+            assert np.abs(cohort.rho_NQ - reference.rho_NQ).max() <= 1e-10 * max(1e-2, np.abs(reference.rho_NQ).max())
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("piece", [3, 4, 5, 17, 1000])
-def test_pieces_of_any_size(make_tiny_model, monkeypatch, dtype, piece):
-    monkeypatch.setattr(cohort_module, "rows_at_once", lambda network, length: piece)
-    network = Blocks(make_tiny_model("opt"), dtype=dtype)
-    reference, cohort = both(network, batches(9, lengths=(8, 20)), random_allocation(2, 3, 9), dtype)
-    assert_same(reference, cohort, TOLERANCE[dtype])
+def test_pieces_of_any_size(make_tiny_model, monkeypatch, subtests):
+    for piece in [3, 4, 5, 17, 1000]:
+        for dtype in TOLERANCE:
+            with subtests.test(piece=piece, dtype=dtype):
+                monkeypatch.setattr(cohort_module, "rows_at_once", lambda network, length, piece=piece: piece)
+                network = Blocks(make_tiny_model("opt"), dtype=dtype)
+                reference, cohort = both(network, batches(9, lengths=(8, 20)), random_allocation(2, 3, 9), dtype)
+                assert_same(reference, cohort, TOLERANCE[dtype])
 
 
 def test_clients_with_unequal_numbers_of_rows(make_tiny_model):
@@ -104,15 +108,16 @@ def test_clients_with_so_few_positions_that_products_round_differently(make_tiny
     assert_same(*both(network, rows, random_allocation(4, 3, 8, 0.6), torch.float32), 1e-5)
 
 
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_weights_and_batches_are_left_as_they_were(make_tiny_model, inactive):
-    network = Blocks(make_tiny_model("opt"))
-    rows = batches(4)
-    before, ids = network.weights_sha256(), [row.token_ids_RL.clone() for row in rows]
-    directions = Directions("gaussian", network.sizes_M)
-    estimate_cohort(network, rows, random_allocation(6, 3, 4), SEEDS, directions, mu=0.3, inactive=inactive)
-    assert network.weights_sha256() == before
-    assert all(torch.equal(row.token_ids_RL, kept) for row, kept in zip(rows, ids, strict=True))
+def test_weights_and_batches_are_left_as_they_were(make_tiny_model, subtests):
+    for inactive in ["frozen", "dropped"]:
+        with subtests.test(inactive=inactive):
+            network = Blocks(make_tiny_model("opt"))
+            rows = batches(4)
+            before, ids = network.weights_sha256(), [row.token_ids_RL.clone() for row in rows]
+            directions = Directions("gaussian", network.sizes_M)
+            estimate_cohort(network, rows, random_allocation(6, 3, 4), SEEDS, directions, mu=0.3, inactive=inactive)
+            assert network.weights_sha256() == before
+            assert all(torch.equal(row.token_ids_RL, kept) for row, kept in zip(rows, ids, strict=True))
 
 
 def test_weights_come_back_when_a_pass_fails(make_tiny_model, monkeypatch):

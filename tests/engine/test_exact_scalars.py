@@ -38,17 +38,18 @@ def assert_same(expected: Estimate, estimate: Estimate, tolerance: float) -> Non
     assert estimate.loss_N == pytest.approx(expected.loss_N, rel=max(1e-12, tolerance / 10))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_model, inactive, dtype):
-    network = Blocks(make_tiny_model(family), dtype=dtype)
-    before = network.weights_sha256()
-    forward_mode, backward = both(network, batches(7), random_allocation(0, 3, 7), dtype, inactive=inactive)
-    # Llama's norms compute in float32 whatever they are given.
-    assert_same(forward_mode, backward, TOLERANCE[torch.float32 if family == "llama" else dtype])
-    assert network.weights_sha256() == before
-    assert not any(parameter.requires_grad for parameter in network.model.parameters())
-    assert all("forward" not in vars(module) for module in network.model.modules())
+def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_model, subtests):
+    for inactive in ["frozen", "dropped"]:
+        for dtype in TOLERANCE:
+            with subtests.test(inactive=inactive, dtype=dtype):
+                network = Blocks(make_tiny_model(family), dtype=dtype)
+                before = network.weights_sha256()
+                forward_mode, backward = both(network, batches(7), random_allocation(0, 3, 7), dtype, inactive=inactive)
+                # Llama's norms compute in float32 whatever they are given.
+                assert_same(forward_mode, backward, TOLERANCE[torch.float32 if family == "llama" else dtype])
+                assert network.weights_sha256() == before
+                assert not any(parameter.requires_grad for parameter in network.model.parameters())
+                assert all("forward" not in vars(module) for module in network.model.modules())
 
 
 def test_blocks_are_dropped_from_a_network_that_nothing_was_computed_with_before(make_tiny_model):
@@ -60,33 +61,36 @@ def test_blocks_are_dropped_from_a_network_that_nothing_was_computed_with_before
         assert_same(expected, estimate(networks[1], batches(5), A_MN, SEEDS, directions, inactive="dropped"), 1e-10)
 
 
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, inactive, share):
-    network = Blocks(make_tiny_model("opt", num_blocks=6), dtype=torch.float64)
-    for seed in range(2):
-        A_MN = random_allocation(seed, 6, 8, share)
-        assert_same(*both(network, batches(8), A_MN, torch.float64, inactive=inactive), 1e-10)
+def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, subtests):
+    for share in [0.1, 0.5, 1.0]:
+        for inactive in ["frozen", "dropped"]:
+            with subtests.test(share=share, inactive=inactive):
+                network = Blocks(make_tiny_model("opt", num_blocks=6), dtype=torch.float64)
+                for seed in range(2):
+                    A_MN = random_allocation(seed, 6, 8, share)
+                    assert_same(*both(network, batches(8), A_MN, torch.float64, inactive=inactive), 1e-10)
 
 
-@pytest.mark.parametrize("kind", DIRECTIONS)
-def test_every_kind_of_direction(make_tiny_model, kind):
-    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
-    forward_mode, backward = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)
-    assert backward.rho_NQ == pytest.approx(forward_mode.rho_NQ, rel=1e-9, abs=1e-12)
+def test_every_kind_of_direction(make_tiny_model, subtests):
+    for kind in DIRECTIONS:
+        with subtests.test(kind=kind):
+            network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
+            forward_mode, backward = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)
+            assert backward.rho_NQ == pytest.approx(forward_mode.rho_NQ, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("rows", [(1, 3, 8), (2,)])
-def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(make_tiny_model, monkeypatch, rows):
-    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
-    A_MN, batches_N = random_allocation(3, 3, 7, 0.6), batches(7, rows=rows, lengths=(5, 9))
-    whole = both(network, batches_N, A_MN, torch.float64)
-    assert_same(*whole, 1e-10)
-    for table_bytes, positions, at_once in ((0, 1, 1), (200_000, 30, 2), (10**9, 10**6, 16)):
-        monkeypatch.setattr(exact, "TABLE_BYTES", table_bytes)
-        monkeypatch.setattr(exact, "_POSITIONS_CPU", positions)
-        monkeypatch.setattr(directions_module, "AT_ONCE", at_once)
-        assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
+def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(make_tiny_model, monkeypatch, subtests):
+    for rows in [(1, 3, 8), (2,)]:
+        with subtests.test(rows=rows):
+            network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
+            A_MN, batches_N = random_allocation(3, 3, 7, 0.6), batches(7, rows=rows, lengths=(5, 9))
+            whole = both(network, batches_N, A_MN, torch.float64)
+            assert_same(*whole, 1e-10)
+            for table_bytes, positions, at_once in ((0, 1, 1), (200_000, 30, 2), (10**9, 10**6, 16)):
+                monkeypatch.setattr(exact, "TABLE_BYTES", table_bytes)
+                monkeypatch.setattr(exact, "_POSITIONS_CPU", positions)
+                monkeypatch.setattr(directions_module, "AT_ONCE", at_once)
+                assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
 
 
 class Doubling(nn.Module):

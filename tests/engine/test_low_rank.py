@@ -36,63 +36,68 @@ def test_a_matrix_moves_along_a_product_of_signs_and_a_vector_along_its_own_sign
     assert drawn.norm() == pytest.approx(math.sqrt(len(drawn)))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_weights_are_moved_as_by_the_whole_direction(dtype):
-    directions = Directions("low-rank", [((700, 600), (700,), (1, 300_000), (3, 5))], dtype=dtype)
-    weights = Directions("gaussian", directions.sizes_M, dtype=dtype).block(9, 0)
-    moved = weights.clone()
-    directions.add_to(moved, 3, 0, 1e-3)
-    assert torch.equal(moved, weights + directions.block(3, 0).mul_(1e-3))
+def test_weights_are_moved_as_by_the_whole_direction(subtests):
+    for dtype in [torch.float32, torch.float64]:
+        with subtests.test(dtype=dtype):
+            directions = Directions("low-rank", [((700, 600), (700,), (1, 300_000), (3, 5))], dtype=dtype)
+            weights = Directions("gaussian", directions.sizes_M, dtype=dtype).block(9, 0)
+            moved = weights.clone()
+            directions.add_to(moved, 3, 0, 1e-3)
+            assert torch.equal(moved, weights + directions.block(3, 0).mul_(1e-3))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, dtype):
-    network = Blocks(make_tiny_model("opt", num_blocks=4), dtype=dtype)
-    asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, low_rank(network, dtype))
-    assert_same(estimate(*asked, mu=MU), estimate_cohort(*asked, mu=MU), TOLERANCE[dtype])
+def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, subtests):
+    for dtype in [torch.float32, torch.float64]:
+        with subtests.test(dtype=dtype):
+            network = Blocks(make_tiny_model("opt", num_blocks=4), dtype=dtype)
+            asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, low_rank(network, dtype))
+            assert_same(estimate(*asked, mu=MU), estimate_cohort(*asked, mu=MU), TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_exact_scalars_without_gradients_are_those_of_forward_mode(family, make_tiny_model, inactive):
+def test_exact_scalars_without_gradients_are_those_of_forward_mode(family, make_tiny_model, subtests):
     """Whatever the shapes of batches and whoever activates what; the label positions are all that is read."""
-    network = Blocks(make_tiny_model(family, num_blocks=4), dtype=torch.float64)
-    asked = (network, batches(9), random_allocation(3, 4, 9, 0.5), SEEDS, low_rank(network))
-    expected, exact = estimate_jvp(*asked, inactive=inactive), estimate_exact(*asked, inactive=inactive)
-    assert np.abs(expected.rho_NQ).max() > 0.1
-    # Llama's norms compute in float32 whatever they are given.
-    tolerance = 1e-5 if family == "llama" else 1e-10
-    assert exact.rho_NQ == pytest.approx(expected.rho_NQ, rel=tolerance, abs=tolerance)
+    for inactive in ["frozen", "dropped"]:
+        with subtests.test(inactive=inactive):
+            network = Blocks(make_tiny_model(family, num_blocks=4), dtype=torch.float64)
+            asked = (network, batches(9), random_allocation(3, 4, 9, 0.5), SEEDS, low_rank(network))
+            expected, exact = estimate_jvp(*asked, inactive=inactive), estimate_exact(*asked, inactive=inactive)
+            assert np.abs(expected.rho_NQ).max() > 0.1
+            # Llama's norms compute in float32 whatever they are given.
+            tolerance = 1e-5 if family == "llama" else 1e-10
+            assert exact.rho_NQ == pytest.approx(expected.rho_NQ, rel=tolerance, abs=tolerance)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_scalars_and_steps_are_those_of_directions_written_out(dtype, tolerance):
-    directions, seeds_Q = Directions("low-rank", SHAPES, dtype=dtype), list(range(7, 307))
-    v_QD = torch.stack([directions.block(seed, 0) for seed in seeds_Q]).double()
-    gradient_CD = Directions("gaussian", directions.sizes_M, dtype=dtype).block(9, 0)[None].repeat(2, 1)
-    expected_CQ = gradient_CD.double() @ v_QD.t()
-    found_CQ = directions.scalars(gradient_CD, seeds_Q, 0)
-    assert torch.allclose(found_CQ, expected_CQ, rtol=0, atol=tolerance * float(expected_CQ.abs().max()))
-    rho_Q = np.random.default_rng(0).normal(size=300)
-    step, expected_D = directions.step(rho_Q, seeds_Q, 0).double(), torch.from_numpy(rho_Q) @ v_QD
-    # Each rho loses at most half of a unit in 2**-23 (or 2**-52) of their sum.
-    assert torch.allclose(step, expected_D, rtol=0, atol=10 * tolerance * float(expected_D.abs().max()))
+def test_scalars_and_steps_are_those_of_directions_written_out(subtests):
+    for dtype, tolerance in [(torch.float32, 1e-5), (torch.float64, 1e-12)]:
+        with subtests.test(dtype=dtype, tolerance=tolerance):
+            directions, seeds_Q = Directions("low-rank", SHAPES, dtype=dtype), list(range(7, 307))
+            v_QD = torch.stack([directions.block(seed, 0) for seed in seeds_Q]).double()
+            gradient_CD = Directions("gaussian", directions.sizes_M, dtype=dtype).block(9, 0)[None].repeat(2, 1)
+            expected_CQ = gradient_CD.double() @ v_QD.t()
+            found_CQ = directions.scalars(gradient_CD, seeds_Q, 0)
+            assert torch.allclose(found_CQ, expected_CQ, rtol=0, atol=tolerance * float(expected_CQ.abs().max()))
+            rho_Q = np.random.default_rng(0).normal(size=300)
+            step, expected_D = directions.step(rho_Q, seeds_Q, 0).double(), torch.from_numpy(rho_Q) @ v_QD
+            # Each rho loses at most half of a unit in 2**-23 (or 2**-52) of their sum.
+            assert torch.allclose(step, expected_D, rtol=0, atol=10 * tolerance * float(expected_D.abs().max()))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("count", [1, 7, 200, 3000])
-def test_a_step_has_the_same_bits_in_every_order_of_addition(dtype, count):
+def test_a_step_has_the_same_bits_in_every_order_of_addition(subtests):
     """So it has on every device, in every library and with any number of threads."""
-    directions, rng = Directions("low-rank", SHAPES, dtype=dtype), np.random.default_rng(count)
-    rho_Q, seeds_Q = rng.standard_t(2, size=count) * 1e-3, rng.integers(2**32, size=count)
-    step = directions.step(rho_Q, seeds_Q, 1)
-    order = rng.permutation(count)
-    assert torch.equal(directions.step(rho_Q[order], seeds_Q[order], 1), step)
-    rounded_Q = with_exact_sums(rho_Q, dtype)
-    one_by_one = torch.zeros_like(step)
-    for q in order[: 300 if count > 300 else count]:
-        one_by_one.add_(directions.block(int(seeds_Q[q]), 1), alpha=float(rounded_Q[q]))
-    if count <= 300:
-        assert torch.equal(one_by_one, step)
+    for count in [1, 7, 200, 3000]:
+        for dtype in [torch.float32, torch.float64]:
+            with subtests.test(count=count, dtype=dtype):
+                directions, rng = Directions("low-rank", SHAPES, dtype=dtype), np.random.default_rng(count)
+                rho_Q, seeds_Q = rng.standard_t(2, size=count) * 1e-3, rng.integers(2**32, size=count)
+                step = directions.step(rho_Q, seeds_Q, 1)
+                order = rng.permutation(count)
+                assert torch.equal(directions.step(rho_Q[order], seeds_Q[order], 1), step)
+                rounded_Q = with_exact_sums(rho_Q, dtype)
+                one_by_one = torch.zeros_like(step)
+                for q in order[: 300 if count > 300 else count]:
+                    one_by_one.add_(directions.block(int(seeds_Q[q]), 1), alpha=float(rounded_Q[q]))
+                if count <= 300:
+                    assert torch.equal(one_by_one, step)
 
 
 def test_scalars_are_rounded_far_below_what_they_are_worth():

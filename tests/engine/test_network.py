@@ -22,19 +22,22 @@ def prompts() -> Rows:
     return Rows.of_words(token_ids_BL, last_B, torch.zeros_like(last_B), LABELS)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
-def test_label_logits_equal_the_hugging_face_forward_pass(family, make_tiny_model, dtype, tolerance, prompts):
-    model = make_tiny_model(family).to(dtype)
-    if family == "llama" and dtype == torch.float64:
-        tolerance = 1e-6  # Hugging Face's root-mean-square norms compute in float32 whatever they are given
-    expected = []
-    for row, last in zip(prompts.token_ids_RL, prompts.last_R, strict=True):  # each prompt alone, without any padding
-        logits = model(row[None, : last + 1], use_cache=False).logits
-        expected.append(logits[0, -1, LABELS])
-    network = Blocks(model, dtype=dtype)
-    logits_BC = prompts.scores(network, network(prompts))
-    assert logits_BC.dtype == torch.float64
-    assert torch.allclose(logits_BC.to(dtype), torch.stack(expected), rtol=tolerance, atol=tolerance)
+def test_label_logits_equal_the_hugging_face_forward_pass(family, make_tiny_model, prompts, subtests):
+    for dtype, tolerance in [(torch.float32, 1e-5), (torch.float64, 1e-13)]:
+        with subtests.test(dtype=dtype, tolerance=tolerance):
+            model = make_tiny_model(family).to(dtype)
+            if family == "llama" and dtype == torch.float64:
+                tolerance = 1e-6  # Hugging Face's root-mean-square norms compute in float32 whatever they are given
+            expected = []
+            for row, last in zip(
+                prompts.token_ids_RL, prompts.last_R, strict=True
+            ):  # each prompt alone, without any padding
+                logits = model(row[None, : last + 1], use_cache=False).logits
+                expected.append(logits[0, -1, LABELS])
+            network = Blocks(model, dtype=dtype)
+            logits_BC = prompts.scores(network, network(prompts))
+            assert logits_BC.dtype == torch.float64
+            assert torch.allclose(logits_BC.to(dtype), torch.stack(expected), rtol=tolerance, atol=tolerance)
 
 
 def test_a_dropped_block_computes_as_one_whose_weights_are_zero(family, make_tiny_model, prompts):

@@ -25,32 +25,33 @@ def draw(request):
     return KINDS[request.param]
 
 
-@pytest.mark.parametrize(
-    ("counter", "key", "words"),
-    [  # kat_vectors of Random123, the authors' own implementation
+def test_philox_gives_the_published_words(subtests):
+    for counter, key, words in [  # kat_vectors of Random123, the authors' own implementation
         ([0] * 4, [0] * 2, [0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B]),
         (
             [2**64 - 1] * 4,
             [2**64 - 1] * 2,
             [0x87B092C3013FE90B, 0x438C3C67BE8D0224, 0x9CC7D7C69CD777B6, 0xA09CAEBF594F0BA0],
         ),
-    ],
-)
-def test_philox_gives_the_published_words(counter, key, words):
-    number = sum(word << 64 * place for place, word in enumerate(counter))  # NumPy steps the counter before it draws
-    generator = np.random.Philox(counter=(number - 1) % 2**256, key=key)
-    assert generator.random_raw(4).tolist() == words
+    ]:
+        with subtests.test(counter=counter, key=key, words=words):
+            number = sum(
+                word << 64 * place for place, word in enumerate(counter)
+            )  # NumPy steps the counter before it draws
+            generator = np.random.Philox(counter=(number - 1) % 2**256, key=key)
+            assert generator.random_raw(4).tolist() == words
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_the_bits_are_pinned_on_every_device(device):
+def test_the_bits_are_pinned_on_every_device(subtests):
     """A change here changes what every earlier run drew."""
-    digests = [
-        hashlib.sha256(draw(2**32 - 5, 7, 100, 5000, device).cpu().numpy().tobytes()).hexdigest()[:16]
-        for draw in KINDS.values()
-    ]
-    assert digests == PINNED
-    assert signs(1, 2, 0, 12, device).tolist() == FIRST_SIGNS
+    for device in DEVICES:
+        with subtests.test(device=device):
+            digests = [
+                hashlib.sha256(draw(2**32 - 5, 7, 100, 5000, device).cpu().numpy().tobytes()).hexdigest()[:16]
+                for draw in KINDS.values()
+            ]
+            assert digests == PINNED
+            assert signs(1, 2, 0, 12, device).tolist() == FIRST_SIGNS
 
 
 def test_any_slice_is_a_part_of_the_whole(draw):
@@ -69,18 +70,20 @@ def test_the_number_of_threads_changes_nothing(draw):
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_signs_are_fair_and_have_norm_sqrt_d(key):
-    drawn = signs(*key, 0, SIZE).double()
-    assert drawn.square().sum().item() == SIZE
-    assert abs(drawn.mean().item()) < 4.5 / math.sqrt(SIZE)
+def test_signs_are_fair_and_have_norm_sqrt_d(subtests):
+    for key in KEYS:
+        with subtests.test(key=key):
+            drawn = signs(*key, 0, SIZE).double()
+            assert drawn.square().sum().item() == SIZE
+            assert abs(drawn.mean().item()) < 4.5 / math.sqrt(SIZE)
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_normals_have_the_moments_of_the_standard_normal(key):
-    drawn = normals(*key, 0, SIZE).double()
-    for power, expected, deviation in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96), (6, 15, 10170)]:
-        assert (drawn**power).mean().item() == pytest.approx(expected, abs=4.5 * math.sqrt(deviation / SIZE))
+def test_normals_have_the_moments_of_the_standard_normal(subtests):
+    for key in KEYS:
+        with subtests.test(key=key):
+            drawn = normals(*key, 0, SIZE).double()
+            for power, expected, deviation in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96), (6, 15, 10170)]:
+                assert (drawn**power).mean().item() == pytest.approx(expected, abs=4.5 * math.sqrt(deviation / SIZE))
 
 
 def test_the_levels_of_a_normal_are_as_documented():

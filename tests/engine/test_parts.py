@@ -81,12 +81,13 @@ def test_a_registered_direction_is_drawn_and_scaled_by_its_name(weights_of):
     assert weights_of(direction="ternary") == weights_of(direction="ternary") != weights_of()
 
 
-@pytest.mark.parametrize("registry", [DIRECTIONS, ESTIMATORS])
-def test_every_part_says_what_to_show_of_it_in_one_line(registry):
-    for part in registry.values():
-        assert part.title
-        assert part.help
-        assert "\n" not in part.help
+def test_every_part_says_what_to_show_of_it_in_one_line(subtests):
+    for registry in [DIRECTIONS, ESTIMATORS]:
+        with subtests.test(registry=registry):
+            for part in registry.values():
+                assert part.title
+                assert part.help
+                assert "\n" not in part.help
 
 
 @pytest.mark.parametrize("registry", [DIRECTIONS, ESTIMATORS])
@@ -95,12 +96,14 @@ def test_a_part_of_another_kind_is_refused(registry):
         registry.register("a string")
 
 
-@pytest.mark.parametrize("code", ["nowhere:run", "zorba_core.engine.noise:louder", "not a name"])
-def test_code_that_cannot_be_imported_is_one_line_that_names_it(weights_of, code):
-    ESTIMATORS.register(dataclasses.replace(CENTRAL, run=code))
-    with pytest.raises(InvalidInputError, match=f"^{code} cannot be imported: .") as caught:
-        weights_of(estimator="central")
-    assert "\n" not in str(caught.value)
+def test_code_that_cannot_be_imported_is_one_line_that_names_it(weights_of, subtests):
+    for code in ["nowhere:run", "zorba_core.engine.noise:louder", "not a name"]:
+        with subtests.test(code=code):
+            ESTIMATORS.register(dataclasses.replace(CENTRAL, run=code))
+            with pytest.raises(InvalidInputError, match=f"^{code} cannot be imported: .") as caught:
+                weights_of(estimator="central")
+            assert "\n" not in str(caught.value)
+            ESTIMATORS.unregister("central")
 
 
 def test_listing_the_choices_loads_no_torch():

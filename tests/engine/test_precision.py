@@ -108,16 +108,13 @@ def test_preflight_measures_what_products_lose_and_refuses_where_it_is_everythin
     assert "products" not in {check.name for check in exact.checks}
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_a_precision_that_does_not_fit_is_refused(subtests):
+    for fields, words in [
         ({"precision": "half"}, "precision is 'half'; choose highest, bf16 or tf32"),
         ({"precision": "tf32"}, "which CUDA devices have"),
-    ],
-)
-def test_a_precision_that_does_not_fit_is_refused(fields, words):
-    with pytest.raises(InvalidInputError, match=words):
-        Settings(**fields)
+    ]:
+        with subtests.test(fields=fields, words=words), pytest.raises(InvalidInputError, match=words):
+            Settings(**fields)
 
 
 def test_a_gpu_that_can_only_imitate_a_precision_is_refused():

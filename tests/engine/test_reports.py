@@ -24,10 +24,11 @@ def test_usual_scalars_are_taken_from_all(rho_NQ):
     assert judge(rho_NQ) == ["reported"] * 5
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_scalar_that_is_no_number_refuses_its_client_alone(rho_NQ, bad):
-    rho_NQ[2, 1] = bad
-    assert judge(rho_NQ) == ["reported", "reported", "non-finite", "reported", "reported"]
+def test_one_scalar_that_is_no_number_refuses_its_client_alone(rho_NQ, subtests):
+    for bad in [np.nan, np.inf, -np.inf]:
+        with subtests.test(bad=bad):
+            rho_NQ[2, 1] = bad
+            assert judge(rho_NQ) == ["reported", "reported", "non-finite", "reported", "reported"]
 
 
 def test_a_loss_that_is_no_number_refuses_its_client(rho_NQ):

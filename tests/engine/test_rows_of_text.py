@@ -105,19 +105,20 @@ def test_label_words_of_one_token_are_read_alone_and_score_as_any_answers_do(mak
     assert label_log_probabilities(network, rows)[::2] == pytest.approx(label_log_probabilities(network, words)[::2])
 
 
-@pytest.mark.parametrize("make", [choice_rows, word_rows])
-def test_a_prior_is_taken_out_of_loss_accuracy_and_probabilities(make_tiny_model, make):
-    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
-    rows = make(6, 0)
-    log_p_EC = label_log_probabilities(network, rows)
-    prior_C = np.linspace(-3.0, 4.0, log_p_EC.shape[1])
-    shifted_EC = torch.from_numpy(log_p_EC - prior_C).log_softmax(dim=1).numpy()
-    fair = replace(rows, prior_C=torch.from_numpy(prior_C))
-    assert label_log_probabilities(network, fair) == pytest.approx(shifted_EC, abs=1e-12)
-    scored, label_E = evaluate(network, fair), rows.label_E.numpy()
-    assert scored.loss == pytest.approx(-shifted_EC[np.arange(6), label_E].mean(), abs=1e-12)
-    assert scored.loss == pytest.approx(batch_loss(network, fair), abs=1e-12)
-    assert scored.accuracy == (shifted_EC.argmax(axis=1) == label_E).mean()
+def test_a_prior_is_taken_out_of_loss_accuracy_and_probabilities(make_tiny_model, subtests):
+    for make in [choice_rows, word_rows]:
+        with subtests.test(make=make):
+            network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
+            rows = make(6, 0)
+            log_p_EC = label_log_probabilities(network, rows)
+            prior_C = np.linspace(-3.0, 4.0, log_p_EC.shape[1])
+            shifted_EC = torch.from_numpy(log_p_EC - prior_C).log_softmax(dim=1).numpy()
+            fair = replace(rows, prior_C=torch.from_numpy(prior_C))
+            assert label_log_probabilities(network, fair) == pytest.approx(shifted_EC, abs=1e-12)
+            scored, label_E = evaluate(network, fair), rows.label_E.numpy()
+            assert scored.loss == pytest.approx(-shifted_EC[np.arange(6), label_E].mean(), abs=1e-12)
+            assert scored.loss == pytest.approx(batch_loss(network, fair), abs=1e-12)
+            assert scored.accuracy == (shifted_EC.argmax(axis=1) == label_E).mean()
 
 
 def test_the_prior_of_label_words_is_their_mean_log_probability_among_each_other(make_tiny_model):
@@ -154,60 +155,66 @@ def test_answers_that_start_alike_share_a_row():
     assert rows.token_ids_RL.tolist() == [[7, 8, 3, 4], [7, 8, 5, 0]]
 
 
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_the_cohort_is_the_reference_for_every_family(family, make_tiny_model, make, inactive):
-    network = Blocks(make_tiny_model(family), dtype=torch.float64)
-    batches_N = [make(3 + n % 2, n) for n in range(5)]
-    A_MN = np.random.default_rng(1).random((3, 5)) < 0.6
-    directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
-    probe = (network, batches_N, A_MN, SEEDS, directions)
-    reference = estimate(*probe, mu=1e-3, inactive=inactive)
-    cohort = estimate_cohort(*probe, mu=1e-3, inactive=inactive)
-    scale = np.abs(reference.rho_NQ).max()
-    assert np.abs(cohort.rho_NQ - reference.rho_NQ).max() <= 1e-10 * max(scale, 1)
-    assert cohort.loss_N == pytest.approx(reference.loss_N, rel=1e-10)
+def test_the_cohort_is_the_reference_for_every_family(family, make_tiny_model, subtests):
+    for inactive in ["frozen", "dropped"]:
+        for make in MAKERS:
+            with subtests.test(inactive=inactive, make=make):
+                network = Blocks(make_tiny_model(family), dtype=torch.float64)
+                batches_N = [make(3 + n % 2, n) for n in range(5)]
+                A_MN = np.random.default_rng(1).random((3, 5)) < 0.6
+                directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
+                probe = (network, batches_N, A_MN, SEEDS, directions)
+                reference = estimate(*probe, mu=1e-3, inactive=inactive)
+                cohort = estimate_cohort(*probe, mu=1e-3, inactive=inactive)
+                scale = np.abs(reference.rho_NQ).max()
+                assert np.abs(cohort.rho_NQ - reference.rho_NQ).max() <= 1e-10 * max(scale, 1)
+                assert cohort.loss_N == pytest.approx(reference.loss_N, rel=1e-10)
 
 
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_one_backward_pass_gives_the_derivatives_of_forward_mode(family, make_tiny_model, make, inactive):
-    network = Blocks(make_tiny_model(family), dtype=torch.float64)
-    batches_N = [make(3 + n % 2, n) for n in range(4)]
-    A_MN = np.random.default_rng(1).random((3, 4)) < 0.6
-    directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
-    forward_mode = estimate_jvp(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
-    scale = np.abs(forward_mode.rho_NQ).max()
-    assert scale > 0.1
-    backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
-    tolerance = 1e-5 if family == "llama" else 1e-10  # Llama's norms compute in float32 whatever they are given
-    assert np.abs(backward.rho_NQ - forward_mode.rho_NQ).max() <= tolerance * scale
-    assert backward.loss_N == pytest.approx(forward_mode.loss_N, rel=tolerance)
+def test_one_backward_pass_gives_the_derivatives_of_forward_mode(family, make_tiny_model, subtests):
+    for inactive in ["frozen", "dropped"]:
+        for make in MAKERS:
+            with subtests.test(inactive=inactive, make=make):
+                network = Blocks(make_tiny_model(family), dtype=torch.float64)
+                batches_N = [make(3 + n % 2, n) for n in range(4)]
+                A_MN = np.random.default_rng(1).random((3, 4)) < 0.6
+                directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
+                forward_mode = estimate_jvp(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
+                scale = np.abs(forward_mode.rho_NQ).max()
+                assert scale > 0.1
+                backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
+                tolerance = (
+                    1e-5 if family == "llama" else 1e-10
+                )  # Llama's norms compute in float32 whatever they are given
+                assert np.abs(backward.rho_NQ - forward_mode.rho_NQ).max() <= tolerance * scale
+                assert backward.loss_N == pytest.approx(forward_mode.loss_N, rel=tolerance)
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_rows_are_chosen_joined_and_stored_without_change(make_tiny_model, make):
-    network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
-    rows = make(6, 3)
-    loss_E = rows.losses(network, network(rows))
-    picked = rows.rows(np.array([4, 1, 1])).to("cpu")
-    assert torch.allclose(picked.losses(network, network(picked)), loss_E[[4, 1, 1]], atol=1e-12)
-    joined = Rows.joined([picked, make(2, 9), rows])
-    assert len(joined) == 11
-    assert torch.allclose(joined.losses(network, network(joined))[-6:], loss_E, atol=1e-12)
-    assert joined.weights.tolist()[-6:] == rows.weights.tolist()
-    assert Rows.joined([rows.rows([place]) for place in range(6)]).sha256() == rows.sha256()
-    assert Rows(**rows.tensors()).sha256() == rows.sha256()
+def test_rows_are_chosen_joined_and_stored_without_change(make_tiny_model, subtests):
+    for make in MAKERS:
+        with subtests.test(make=make):
+            network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
+            rows = make(6, 3)
+            loss_E = rows.losses(network, network(rows))
+            picked = rows.rows(np.array([4, 1, 1])).to("cpu")
+            assert torch.allclose(picked.losses(network, network(picked)), loss_E[[4, 1, 1]], atol=1e-12)
+            joined = Rows.joined([picked, make(2, 9), rows])
+            assert len(joined) == 11
+            assert torch.allclose(joined.losses(network, network(joined))[-6:], loss_E, atol=1e-12)
+            assert joined.weights.tolist()[-6:] == rows.weights.tolist()
+            assert Rows.joined([rows.rows([place]) for place in range(6)]).sha256() == rows.sha256()
+            assert Rows(**rows.tensors()).sha256() == rows.sha256()
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_elsewhere_than_on_a_cpu_lengths_are_whole_steps(make):
-    rows = make(6, 3)
-    length = rows.token_ids_RL.shape[1]
-    longer = replace(rows, token_ids_RL=F.pad(rows.token_ids_RL, (0, 50)))
-    assert longer.to("cpu").token_ids_RL.shape[1] == length
-    assert longer.to("meta").token_ids_RL.shape[1] == 32 * -(-length // 32)
-    assert rows.to("meta").token_ids_RL.shape[1] == length  # no more than there are
+def test_elsewhere_than_on_a_cpu_lengths_are_whole_steps(subtests):
+    for make in MAKERS:
+        with subtests.test(make=make):
+            rows = make(6, 3)
+            length = rows.token_ids_RL.shape[1]
+            longer = replace(rows, token_ids_RL=F.pad(rows.token_ids_RL, (0, 50)))
+            assert longer.to("cpu").token_ids_RL.shape[1] == length
+            assert longer.to("meta").token_ids_RL.shape[1] == 32 * -(-length // 32)
+            assert rows.to("meta").token_ids_RL.shape[1] == length  # no more than there are
 
 
 def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):

@@ -22,9 +22,8 @@ def test_schedules_fall_to_nothing_after_the_last_round():
     assert rates["cosine"] == pytest.approx([0.5 * (1 + math.cos(math.pi * k / 10)) for k in range(11)], abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("losses", "factor"),
-    [
+def test_the_rate_halves_for_each_two_rises_of_the_evaluation_loss(subtests):
+    for losses, factor in [
         ([], 1.0),
         ([1.0, 1.1, 1.0, 1.1], 1.0),  # single rises
         ([1.0, 1.1, 1.2], 0.5),
@@ -32,7 +31,6 @@ def test_schedules_fall_to_nothing_after_the_last_round():
         ([1.0, 1.1, 1.2, 1.3, 1.4], 0.25),
         ([2.0, 1.0, 1.1, 1.2, 0.9, 1.0, 1.1, 0.5], 0.25),
         ([1.0, 1.0, 1.0], 1.0),
-    ],
-)
-def test_the_rate_halves_for_each_two_rises_of_the_evaluation_loss(losses, factor):
-    assert back_off(losses) == factor
+    ]:
+        with subtests.test(losses=losses, factor=factor):
+            assert back_off(losses) == factor

@@ -10,9 +10,8 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+def test_a_wrong_setting_is_named_with_its_value(subtests):
+    for fields, words in [
         ({"rounds": 0}, "rounds is 0"),
         ({"lr": 0.0}, "lr is 0.0"),
         ({"lr": math.nan}, "lr is nan; it must be a finite number"),
@@ -31,12 +30,11 @@ from zorba_core.errors import InvalidInputError
         ({"estimator": "magic"}, "estimator is 'magic'; choose one of cohort"),
         ({"device": "tpu"}, "choose cpu or cuda"),
         ({"num_seeds": 2**40}, "num_seeds is"),
-    ],
-)
-def test_a_wrong_setting_is_named_with_its_value(fields, words):
-    with pytest.raises(InvalidInputError, match=words) as caught:
-        Settings(**fields)
-    assert "\n" not in str(caught.value)
+    ]:
+        with subtests.test(fields=fields, words=words):
+            with pytest.raises(InvalidInputError, match=words) as caught:
+                Settings(**fields)
+            assert "\n" not in str(caught.value)
 
 
 def test_a_batch_is_of_the_clients_own_rows_without_repeats():

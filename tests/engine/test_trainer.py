@@ -146,18 +146,16 @@ def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the
         run_all(new_network(), Allocation(A_MN), rows, settings.replace(eval_every=4))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_what_does_not_fit_together_is_refused(new_network, rows, subtests):
+    for change, words in [
         ({"allocation": Allocation(np.ones((2, 4)))}, "2 blocks and the model has 3"),
         ({"allocation": Allocation(np.ones((3, 5)))}, "5 clients and data is held by 4"),
         ({"settings": SETTINGS.replace(seq_len=65)}, "65 and the model has 64 positions"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(new_network, rows, change, words):
-    request = {"allocation": Allocation(A_MN), "rows": rows, "settings": SETTINGS, **change}
-    with pytest.raises(InvalidInputError, match=words):
-        run_all(new_network(), **request)
+    ]:
+        with subtests.test(change=change, words=words):
+            request = {"allocation": Allocation(A_MN), "rows": rows, "settings": SETTINGS, **change}
+            with pytest.raises(InvalidInputError, match=words):
+                run_all(new_network(), **request)
 
 
 def test_a_subset_of_evaluation_rows_is_fixed_by_the_seed():
@@ -223,10 +221,11 @@ def test_only_the_clients_that_are_asked_compute_and_send(new_network, rows):
     assert {(done.forward_passes, done.scalars_up) for done in rounds} == {(2 * (1 + 3), 2 * 3)}
 
 
-@pytest.mark.parametrize("estimator", ["cohort", "reference", "exact"])
-def test_every_estimator_trains(new_network, rows, estimator):
-    always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
-    settings = SETTINGS.replace(rounds=5, directions=8, num_seeds=64, eval_every=5, lr=1e-2)
-    settings = settings.replace(estimator=estimator)
-    rounds = run_all(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
-    assert rounds[-1].eval_loss < rounds[0].eval_loss
+def test_every_estimator_trains(new_network, rows, subtests):
+    for estimator in ["cohort", "reference", "exact"]:
+        with subtests.test(estimator=estimator):
+            always_1 = dataclasses.replace(rows.train, label_E=torch.ones_like(rows.train.label_E))
+            settings = SETTINGS.replace(rounds=5, directions=8, num_seeds=64, eval_every=5, lr=1e-2)
+            settings = settings.replace(estimator=estimator)
+            rounds = run_all(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
+            assert rounds[-1].eval_loss < rounds[0].eval_loss

@@ -58,9 +58,9 @@ class Front:
 
     def to_frame(self) -> pd.DataFrame:
         """A row per point, named as in ``zorba pareto --json``; the column ``knee`` is true in at most one row."""
+        names = {"bias_lambda_E": "lambda", "clamped_E": "clamped_clients"}
         per_point = [name for name in self.__dataclass_fields__ if name.endswith("_E") and name != "limit_E"]
-        frame = pd.DataFrame({name.removesuffix("_E"): getattr(self, name) for name in per_point})
-        frame = frame.rename(columns={"bias_lambda": "lambda", "clamped": "clamped_clients"})
+        frame = pd.DataFrame({names.get(name, name.removesuffix("_E")): getattr(self, name) for name in per_point})
         frame["knee"] = np.arange(len(self)) == (-1 if self.knee is None else self.knee)
         frame.attrs |= {"knee": self.knee, "hypervolume": self.hypervolume}
         return frame
@@ -79,11 +79,7 @@ class Front:
         Raises:
             InfeasibleError: the point's budgets do not cover every block.
         """
-        return solve(self.problem(i), self.solver, seed=self.seed_of(i), time_limit=time_limit)
-
-    def seed_of(self, i: int) -> tuple[int, int, int]:
-        """What point ``i`` was solved with: the same seed gives the same matrix."""
-        return _SOLVER_STREAM, self.seed, i
+        return solve(self.problem(i), self.solver, seed=(_SOLVER_STREAM, self.seed, i), time_limit=time_limit)
 
     def allocation(self, i: int) -> Allocation:
         """The matrix of point ``i``: that of :meth:`solution`."""
@@ -126,7 +122,8 @@ def sweep(
     if tau_mode not in ("client", "vector"):
         raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
     E, M, N = whole_number("number of reductions", points, 1), fleet.num_blocks, fleet.num_clients
-    _check_held(E, N)
+    if E * N > MAX_BUDGETS:
+        raise InvalidInputError(f"{in_short(E)} points for {N} clients are too many; give at most {MAX_BUDGETS // N}")
     tau_rng = np.random.default_rng((_TAU_STREAM, whole_number("seed", seed, 0)))
     tau_EN = tau_rng.random((E, N) if tau_mode == "client" else (E, 1))
     whole_EN = fleet.affordable_N(tau_EN * fleet.capacity_N_bytes)
@@ -165,7 +162,6 @@ def sweep_totals(
     if isinstance(totals, int | np.integer):
         least, most = max(M, N), int(budget_N.sum())
         count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
-        _check_held(count, 1)
         totals = np.linspace(least, most, count).round().astype(int).tolist()
     limit_E = whole_numbers("total", totals)
     problems = (Problem(budget_N, M, total) for total in limit_E.tolist())
@@ -216,9 +212,9 @@ def _one_by_one(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """Columns of a :class:`Front`. A point without a problem covers too few blocks; ``total_E`` is what it holds."""
-    nan_E = np.full(len(total_E), np.nan)
-    empty = RowMetrics(total_E.copy(), nan_E.copy(), nan_E.copy(), nan_E.copy(), np.zeros_like(total_E))
-    columns = {**empty._asdict(), "lower_bound_E": nan_E.copy(), "optimal_E": np.zeros(len(total_E), bool)}
+    E = len(total_E)
+    empty = RowMetrics(total_E.copy(), *np.full((3, E), np.nan), np.zeros(E, np.int64))
+    columns = {**empty._asdict(), "lower_bound_E": np.full(E, np.nan), "optimal_E": np.zeros(E, bool)}
     for i, problem in enumerate(problems):
         if problem is None:
             continue
@@ -260,12 +256,3 @@ def _front(fleet: Fleet, **columns: Any) -> Front:
         num_blocks=M,
         **columns,
     )
-
-
-def _check_held(num_points: int, num_clients: int) -> None:
-    """Refuse a sweep too large for memory, before it starts."""
-    if num_points * num_clients > MAX_BUDGETS:
-        raise InvalidInputError(
-            f"{in_short(num_points)} points for {num_clients} clients are too many; "
-            f"give at most {MAX_BUDGETS // num_clients} points"
-        )

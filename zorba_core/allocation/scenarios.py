@@ -72,18 +72,16 @@ def solve_scenario(
         if not 0 < value < np.inf:
             raise InvalidInputError(f"{what} is {value}; it must be a finite number above 0")
     started = time.perf_counter()
+    deadline = started + time_limit / 2
     problem = replace(problem, total_mode="eq")
     lower, upper = water_filled_bound(problem), _upper_bound(problem)
     if not lower - tolerance <= target_lambda <= upper + tolerance:
         _refuse(problem, target_lambda, None, time_limit)
-    rng = np.random.default_rng(seed)
-    closest = np.inf
-    starts = _starts(problem, target_lambda)
-    for heat, start_MN in itertools.product(_HEATS, starts):
-        if time.perf_counter() > started + time_limit / 2:
+    rng, closest = np.random.default_rng(seed), np.inf
+    for heat, start_MN in itertools.product(_HEATS, _starts(problem, target_lambda)):
+        if time.perf_counter() > deadline:
             break
-        aim, deadline = (target_lambda, tolerance), started + time_limit / 2
-        A_MN = _walk(problem, start_MN, aim, heat * target_lambda, deadline, rng)
+        A_MN = _walk(problem, start_MN, (target_lambda, tolerance), heat * target_lambda, deadline, rng)
         value = bias_lambda(A_MN)
         if abs(value - target_lambda) <= tolerance:
             return Solution(

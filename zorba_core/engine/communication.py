@@ -30,23 +30,15 @@ Shapes: M blocks, N clients, Q directions of a round, D kinds of block.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from zorba_core.engine.parts import method_facts
 
-Form = Literal["averages", "scalars", "dense"]
 # Bytes of a round, a scalar, a plan without seeds, a seed, and the row number of a kind of block.
 _ROUND, _FLOAT, _PLAN, _SEED, _KIND = 4, 8, 7, 4, 2
-
-
-class RoundNumbers(NamedTuple):
-    """The plain count that a run's metrics keep: an average for each block and direction, kinds not looked for."""
-
-    up_per_report: int
-    down: int  # to all clients
 
 
 @dataclass(frozen=True)
@@ -66,7 +58,7 @@ class Communication:
     """The communication of a run."""
 
     method: str
-    form: Form  # of the aggregate
+    form: Literal["averages", "scalars", "dense"]  # of the aggregate
     kinds_of_block: int  # D
     messages: tuple[Message, ...]
 
@@ -75,26 +67,23 @@ class Communication:
         return sum(getattr(m, count) for m in self.messages if direction in (None, m.direction))
 
     def describe(self) -> dict[str, Any]:
+        """As a run's summary keeps it."""
         counts = ("paper", "needed", "wire_bytes", "messages")
-        return {
-            "method": self.method,
-            "form": self.form,
-            "kinds_of_block": self.kinds_of_block,
-            "up": {count: self.total(count, "up") for count in counts},
-            "down": {count: self.total(count, "down") for count in counts},
-            "by_message": [asdict(message) for message in self.messages],
-        }
+        both = {way: {count: self.total(count, way) for count in counts} for way in ("up", "down")}
+        facts = {"method": self.method, "form": self.form, "kinds_of_block": self.kinds_of_block}
+        return {**facts, **both, "by_message": [asdict(message) for message in self.messages]}
 
 
 def numbers_a_round(
     method: str, num_clients: int, num_blocks: int, num_directions: int, block_parameters: int
-) -> RoundNumbers:
-    """Numbers sent in a round without compression, for the columns ``scalars_up`` and ``scalars_down``."""
+) -> tuple[int, int]:
+    """Numbers sent in a round without compression, an average for each block and direction: up by each client that
+    reports, and down to all clients (the columns ``scalars_up`` and ``scalars_down``)."""
     facts = method_facts(method)
-    if facts.exchanges == "scalars":
-        averages = num_blocks if facts.allocates else 1  # all blocks have the same clients
-        return RoundNumbers(num_directions, num_clients * (averages + 1) * num_directions)
-    return RoundNumbers(block_parameters, num_clients * block_parameters)
+    if facts.exchanges != "scalars":
+        return block_parameters, num_clients * block_parameters
+    averages = num_blocks if facts.allocates else 1  # all blocks have the same clients
+    return num_directions, num_clients * (averages + 1) * num_directions
 
 
 def kinds_of_block(A_MN: ArrayLike) -> int:
@@ -125,10 +114,10 @@ def run_communication(
         parameters, block_parameters: d of the whole model, and of its blocks; for FedZO and FedIT.
         bytes_per_number: of a parameter on the wire.
     """
-    A_MN, facts = np.asarray(A_MN, bool), method_facts(method)
+    A_MN, Q = np.asarray(A_MN, bool), num_directions
     num_blocks, num_clients = A_MN.shape
     aggregates = num_clients * rounds
-    if facts.exchanges != "scalars":
+    if method_facts(method).exchanges != "scalars":
         size = _ROUND + _FLOAT + block_parameters * bytes_per_number
         plan = Message("plan", "down", aggregates, 0, 0, aggregates * _PLAN)
         up, down = (
@@ -136,22 +125,18 @@ def run_communication(
             for kind, way, count in (("report", "up", reports), ("aggregate", "down", aggregates))
         )
         return Communication(method, "dense", 0, (plan, up, down))
-    Q, usable = num_directions, reports if usable_reports is None else usable_reports
-    kinds = kinds_of_block(A_MN)
-    as_averages = num_clients * num_blocks + aggregates * kinds * Q
-    as_scalars = num_clients * A_MN.size + num_clients * usable * Q
-    form: Form = "averages" if as_averages <= as_scalars else "scalars"
-    if form == "averages":
-        key, key_bytes, numbers = num_blocks, num_blocks * _KIND, aggregates * kinds * Q
-        aggregate_bytes = aggregates * (_ROUND + kinds * Q * _FLOAT)
-    else:
-        key, key_bytes, numbers = A_MN.size, _bits(A_MN.size), num_clients * usable * Q
-        aggregate_bytes = aggregates * (_ROUND + _bits(num_clients)) + numbers * _FLOAT
-    setup = _bits(num_blocks) + key_bytes
-    to_each = (num_seeds, key, setup)  # by the paper, needed, and bytes
+    kinds, passed_on = kinds_of_block(A_MN), reports if usable_reports is None else usable_reports
+    # Of either form: numbers and bytes of what each client needs once, numbers and bytes of all aggregates.
+    averages = num_blocks, num_blocks * _KIND, aggregates * kinds * Q, aggregates * (_ROUND + kinds * Q * _FLOAT)
+    scalars = num_clients * passed_on * Q
+    heads = aggregates * (_ROUND + _bits(num_clients))
+    forms = {"averages": averages, "scalars": (A_MN.size, _bits(A_MN.size), scalars, heads + scalars * _FLOAT)}
+    form = min(forms, key=lambda name: num_clients * forms[name][0] + forms[name][2])
+    key, key_bytes, numbers, aggregate_bytes = forms[form]
+    setup = (num_clients * each for each in (num_seeds, key, _bits(num_blocks) + key_bytes))
     plan, report = _PLAN + Q * _SEED, _ROUND + _FLOAT + Q * _FLOAT
     messages = (
-        Message("setup", "down", num_clients, *(num_clients * each for each in to_each)),
+        Message("setup", "down", num_clients, *setup),
         Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
         Message("report", "up", reports, reports * Q, reports * Q, reports * report),
         Message("aggregate", "down", aggregates, aggregates * Q, numbers, aggregate_bytes),

@@ -219,11 +219,11 @@ def _evaluated(done: Round, network: Blocks, evaluation: Rows, settings: Setting
 
 
 def _with_costs(done: Round, network: Blocks, settings: Settings, seconds: float) -> Round:
-    numbers = numbers_a_round(
+    per_report, down = numbers_a_round(
         settings.method, len(done.status_N), network.num_blocks, settings.directions, sum(network.sizes_M)
     )
-    up = int((done.status_N != NOT_ASKED).sum()) * numbers.up_per_report
-    return replace(done, scalars_up=up, scalars_down=numbers.down, seconds=seconds)
+    up = int((done.status_N != NOT_ASKED).sum()) * per_report
+    return replace(done, scalars_up=up, scalars_down=down, seconds=seconds)
 
 
 def _at_target(done: Round, settings: Settings) -> bool:

@@ -263,9 +263,9 @@ def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Se
 
 
 def _of_gradient(network: Blocks, batches_N: list[Rows], settings: Settings) -> Preflight:
-    mean = mean_gradient(network, batches_N)
-    gradient_M, any_finite = mean.mean_M, np.isfinite(mean.loss_N).any()
-    square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if any_finite else float("nan")
+    gradient_M, loss_N, _ = mean_gradient(network, batches_N)
+    finite = np.isfinite(loss_N).any()
+    square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if finite else float("nan")
     checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, settings)
     return Preflight(tuple(checks), square**0.5)
 

@@ -20,8 +20,7 @@ Shapes: M blocks, N clients, Q directions, R rows of a group, L positions, H hid
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +75,8 @@ def estimate_cohort(
         for m in blocks:
             cohort.through(m, passive_M[m], idle)
             if active_M[m]:
-                with moved(network, m, directions, int(seed), mu):
+                with network.moving([m]) as weights_by_block:
+                    directions.add_to(weights_by_block[m], int(seed), m, mu)
                     cohort.through(m, active_M[m], network.run_block)
         rho_NQ[:, q] = (cohort.losses() - loss_N) / mu
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
@@ -89,14 +89,6 @@ def rows_at_once(network: Blocks, length: int) -> int:
     least = _LEAST_POSITIONS_BF16 if network.precision == "bf16" else _LEAST_POSITIONS_CPU
     positions = max(_PIECE_CPU // width, least) if on_cpu else _PIECE_ELSEWHERE // width
     return max(1, positions // length)
-
-
-@contextlib.contextmanager
-def moved(network: Blocks, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
-    """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
-    with network.moving([block]) as weights_by_block:
-        directions.add_to(weights_by_block[block], seed, block, mu)
-        yield
 
 
 @dataclass(eq=False)
@@ -117,12 +109,7 @@ Piece = tuple[_Group, slice | Tensor]  # some rows of a group
 class Cohort:
     """The rows of all clients and where they stand."""
 
-    def __init__(
-        self,
-        network: Blocks,
-        batches_N: Sequence[Rows],
-        A_MN: np.ndarray,
-    ) -> None:
+    def __init__(self, network: Blocks, batches_N: Sequence[Rows], A_MN: np.ndarray) -> None:
         self._network = network
         self._rows_N = np.array([len(batch.token_ids_RL) for batch in batches_N])
         self._weight_N = np.array([batch.weights.sum() for batch in batches_N])

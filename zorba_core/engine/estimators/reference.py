@@ -16,8 +16,7 @@ Shapes: M blocks, N clients, Q directions, B rows.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,15 +53,6 @@ def mean_loss(network: Blocks, batch: Rows, final: Tensor) -> Tensor:
     return batch.losses(network, final).sum() / batch.weights.sum()
 
 
-@contextlib.contextmanager
-def perturbed(network: Blocks, shift_by_block: dict[int, Tensor]) -> Iterator[None]:
-    """Within the context, w_m + shift for the given blocks; afterwards exactly the bits of before."""
-    with network.moving(shift_by_block) as weights_by_block:
-        for m, shift in shift_by_block.items():
-            weights_by_block[m].add_(shift)
-        yield
-
-
 @torch.no_grad()
 def estimate(
     network: Blocks,
@@ -84,7 +74,9 @@ def estimate(
         shift_M = [directions.block(int(seed), m).mul_(mu) for m in range(num_blocks)]
         for n in range(num_clients):
             active_M = A_MN[:, n]
-            with perturbed(network, {m: shift_M[m] for m in np.flatnonzero(active_M)}):
+            with network.moving(np.flatnonzero(active_M).tolist()) as weights_by_block:
+                for m, weights in weights_by_block.items():
+                    weights.add_(shift_M[m])
                 loss = batch_loss(network, batches_N[n], active_M, inactive)
             rho_NQ[n, q] = (loss - loss_N[n]) / mu
         del shift_M  # before the next are drawn

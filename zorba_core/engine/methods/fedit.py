@@ -13,7 +13,6 @@ Shapes: N clients, E examples of all clients, M blocks, D_m parameters of block 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -26,26 +25,13 @@ from zorba_core.engine.rows import Rows
 from zorba_core.errors import RunError
 
 
-@dataclass(frozen=True, eq=False)
-class Gradient:
-    """What the clients computed in a round."""
-
-    mean_M: tuple[Tensor, ...]  # of the gradients of F_n over clients whose loss is finite, (D_m,) for each block
-    loss_N: np.ndarray  # F_n, float64
-    passes: int  # forward, and as many backward, of one client's batch
-
-
 class FedIT(Method):
     """Exchanges the weights; its log cannot rebuild them, so a run resumes from its checkpoint."""
 
     def report(self, context: RoundContext) -> Reports:
-        asked = np.flatnonzero(context.asked_N)
-        gradient = mean_gradient(context.network, [context.batch(int(n)) for n in asked])
-        num_clients = context.A_MN.shape[1]
-        loss_N = np.zeros(num_clients)
-        loss_N[asked] = gradient.loss_N
-        no_scalars = np.zeros((num_clients, 0))
-        return Reports(no_scalars, loss_N, gradient.passes, gradient.passes, gradient.mean_M)
+        asked, loss_N = np.flatnonzero(context.asked_N), np.zeros(context.A_MN.shape[1])
+        mean_M, loss_N[asked], passes = mean_gradient(context.network, [context.batch(int(n)) for n in asked])
+        return Reports(np.zeros((len(loss_N), 0)), loss_N, passes, passes, mean_M)
 
     @torch.no_grad()
     def update(
@@ -58,15 +44,15 @@ class FedIT(Method):
         return None, state
 
 
-def mean_gradient(network: Blocks, batches_N: Sequence[Rows]) -> Gradient:
-    """The mean over clients of the gradients of F_n, by one backward pass; by a second one, without them, where some
-    losses are not finite."""
+def mean_gradient(network: Blocks, batches_N: Sequence[Rows]) -> tuple[tuple[Tensor, ...], np.ndarray, int]:
+    """The mean over clients of the gradients of F_n, (D_m,) for each block, by one backward pass; by a second one,
+    without them, where some losses are not finite. Also F_n, (N,) float64, and how many batches passed forward."""
     loss_N, sum_M = _pass(network, batches_N)
     passes, finite = len(batches_N), np.flatnonzero(np.isfinite(loss_N))
     if len(finite) < len(batches_N):
         _, sum_M = _pass(network, [batches_N[n] for n in finite])
         passes += len(finite)
-    return Gradient(tuple(total.div_(max(len(finite), 1)) for total in sum_M), loss_N, passes)
+    return tuple(total.div_(max(len(finite), 1)) for total in sum_M), loss_N, passes
 
 
 def _pass(network: Blocks, batches: Sequence[Rows]) -> tuple[np.ndarray, tuple[Tensor, ...]]:
