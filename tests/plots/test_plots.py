@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -59,9 +60,8 @@ def test_every_front_has_a_dash_and_a_marker_and_the_papers_scenarios_their_name
     assert list(marks.text) == ["SC1", "SC2", "SC3"]
 
 
-@pytest.mark.parametrize("decades", [0.2, 0.7, 1.0, 2.5, 4.0, 9.0, 20.0])
-def test_a_logarithmic_axis_has_some_ticks_and_room_for_them(decades):
-    for low in (-12.3, -1.0, 0.0, 2.7):
+def test_a_logarithmic_axis_has_some_ticks_and_room_for_them():
+    for low, decades in itertools.product((-12.3, -1.0, 0.0, 2.7), (0.2, 0.7, 1.0, 2.5, 4.0, 9.0, 20.0)):
         ticks = log_ticks(low, low + decades)
         inside = [tick for tick in ticks if low - 0.02 <= np.log10(tick) <= low + decades + 0.02]
         assert 1 <= len(inside) <= 12

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from tests.study.tables import table_of
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError
 from zorba_core.study import statistics as st
 
 
@@ -54,12 +54,12 @@ def test_a_pooled_claim_counts_cells_and_not_runs():
     by_cell = st.by_cell(st.paired(pd.concat(cells), "a", "b"))
     assert by_cell["value"].tolist() == pytest.approx([0.1, 0.3])
     assert by_cell["count"].tolist() == [5, 5]
-    mean = st.pooled(by_cell)
+    mean = st.mean_interval(by_cell["value"])
     assert (mean.value, mean.count) == (pytest.approx(0.2), 2)
     assert mean.high - mean.value == pytest.approx(stats.t.ppf(0.975, 1) * 0.1)
-    assert st.pooled(by_cell[:1]).high == math.inf
-    with pytest.raises(MissingDataError):
-        st.pooled(by_cell[:0])
+    assert st.mean_interval(by_cell["value"][:1]).high == math.inf
+    with pytest.raises(InvalidInputError, match="at least one value"):
+        st.mean_interval([])
 
 
 def test_a_placebo_is_compared_with_the_arm_that_it_repeats():

@@ -1,4 +1,4 @@
-"""An activation matrix as one picture: who trains which block, how often each block is trained, and what it costs.
+"""An activation matrix as one picture: who trains which block, how often each block is trained, and the VRAM.
 
 Shapes: M blocks, N clients. ``A_MN`` bool; ``order_N`` int64, the clients from left to right; ``used_N_gib`` and
 ``capacity_N_gib`` float64.
@@ -36,7 +36,7 @@ def allocation_figure(
     right; with ``used_N_gib`` and ``capacity_N_gib``, each client's VRAM above its column, on the same axis.
 
     Args:
-        parameters_gib: the part of the use that every client pays whatever it activates (psi_md).
+        parameters_gib: VRAM of the parameters, which every client needs (psi_md).
         changed_MN: cells to be outlined.
     """
     A_MN = np.asarray(A_MN, dtype=bool)
@@ -115,7 +115,7 @@ def client_order(
     A_MN: NDArray[np.bool_], capacity_N: ArrayLike, by: str, *, budget_N: ArrayLike | None = None
 ) -> NDArray[np.int64]:
     """Clients from left to right: ``"given"``, ``"vram"`` (largest first), ``"budget"`` (largest first, needs
-    ``budget_N``), ``"blocks"`` (most blocks first, then by the first block held, so that like columns stand together)
+    ``budget_N``), ``"blocks"`` (most blocks first, then by the first block, which groups equal columns)
     or ``"least"`` (smallest least popularity first: those that Lambda charges most)."""
     if by == "vram":
         return np.argsort(-np.asarray(capacity_N, float), kind="stable")

@@ -1,6 +1,6 @@
 """Lambda against VRAM: the dashboard's curves, as stairs, and the fronts of :func:`~zorba_core.allocation.sweep`.
 
-A stair says what is reached with at most so much VRAM, so that two curves with few points never seem to cross.
+A stair shows the lowest value within an amount of VRAM, so two curves with few points never seem to cross.
 
 Shapes: E points of a sweep, F points of its front, P points of a curve; rising VRAM.
 """
@@ -30,7 +30,7 @@ from zorba_core.plots.theme import (
     styled,
 )
 
-# Place in the palette and dash of each method: a colour stays with its method whatever else is drawn.
+# Place in the palette and dash of each method: each method always has the same colour.
 METHOD_STYLES = {"paper": (0, "solid"), "exact": (1, "solid"), "two-level": (2, "dashdot"), "bound": (6, "dot")}
 OTHER_LOOK = (2, "longdash")  # of a solver from elsewhere
 FLEET_STYLES = ((3, "dash"), (4, "dash"), (5, "dash"), (7, "dash"))  # of the fleets that are compared

@@ -8,8 +8,8 @@ import threading
 
 import plotly.graph_objects as go
 
-# For `kaleido.Kaleido` and `kaleido.start_sync_server`. Its page would fetch MathJax, which no figure here uses, and
-# its browser whatever browsers fetch: at this address nothing listens.
+# For `kaleido.Kaleido` and `kaleido.start_sync_server`: no MathJax, which no figure here uses, and no network for the
+# browser, since nothing listens at this address.
 OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
 _WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure that leaves them to the screen
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -42,7 +42,7 @@ def curves_figure(
     """Values against rounds, each curve with a colour, a dash and a marker.
 
     Args:
-        curves: rounds and values by name, in the order of their colours. NaN is left out.
+        curves: rounds and values by name, in the order of their colours. NaN is skipped.
         rounds: the end of the axis; by default the last round drawn.
         share: values are shares, shown in percent.
         targets: level lines.
@@ -163,7 +163,7 @@ def clients_figure(
     palette: Palette = LIGHT,
 ) -> go.Figure:
     """The share of each client's rows that are right with its 95 % interval, the worst served on the left; the base
-    model's beside it.
+    model's share as a second marker.
 
     Args:
         per_client: entries of an evaluation's ``per_client``; at most the worst 60 are drawn.

@@ -42,7 +42,7 @@ def matrix_panels(
     client n, a pale square where it is frozen.
 
     The largest weights of each client are outlined; Lambda is the sum over clients of the square of that weight.
-    ``name_axes`` writes "block 1" and "client 1" beside the cells.
+    ``name_axes`` labels rows "block 1" and columns "1" to N.
     """
     num_blocks = max(panel.allocation.num_blocks for panel in panels)
     num_clients = max(panel.allocation.num_clients for panel in panels)

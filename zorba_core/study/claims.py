@@ -1,9 +1,8 @@
-"""Every claim of the paper that can be checked, decided anew and written down. No verdict is typed in.
+"""Every claim of the paper that can be checked, with its verdict. Functions decide; no verdict is typed in.
 
-:func:`write_claims` writes ``artifacts/claims.json`` and the table of the page ``artifacts/report/README.md``, whose
-findings above it are written by hand. What decides a claim stands beside it, in four modules by what decides:
-mathematics (``claims_theory``), proven optima (``claims_allocation``), counting (``claims_tables``), runs
-(``claims_runs``).
+:func:`write_claims` writes ``artifacts/claims.json`` and the table of ``artifacts/report/README.md``; the findings
+above it are written by hand. The claims are in four modules: mathematics (``claims_theory``), proven optima
+(``claims_allocation``), counting (``claims_tables``) and runs (``claims_runs``).
 """
 
 from __future__ import annotations

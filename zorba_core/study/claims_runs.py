@@ -1,9 +1,9 @@
 """What runs decide, from the tables of :mod:`zorba_core.study.sweep`. Without its table a claim is undecided.
 
-How a verdict is reached. The sample is the cell, a base model with a task: every cell must show the same. No difference
-counts that a placebo shows as well: an arm that repeats another in all that the theory reads, at its own best rate. In
-the tables of two removed experiments such ratios of speed came out as 0.79 and 1.23, so a ratio between 0.75 and 1.33
-is no evidence, whatever its interval over seeds. What small models do not show is "not seen", never "contradicted".
+The sample is the cell, a base model with a task: every cell must show the same. A difference counts only if it exceeds
+that of a placebo, an arm that repeats another in all that the theory reads, at its own best rate. In the tables of two
+removed experiments placebos had ratios of speed of 0.79 and 1.23, so a ratio between 0.75 and 1.33 is no evidence,
+however narrow its interval over seeds. An effect that small models do not show is "not seen", never "contradicted".
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ Shapes: M blocks, N clients, P shared seeds, Q directions, k blocks of a client 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -128,9 +129,9 @@ def common_parameters(preset: str, zorba: bool) -> tuple[float, float]:
 
 
 def forward_peak_bytes(model: ModelSpec, workload: Workload) -> float:
-    """What one forward pass of a decoder block keeps at most, beside parameters: the residual, the feed-forward input,
-    its alpha times wider middle, and its output: (alpha + 3) B L H numbers. Blocks run one after the other, so it is
-    also the most that any number of activated blocks holds."""
+    """Peak of the activations in a forward pass of one decoder block: the residual, the feed-forward input, its alpha
+    times wider middle, and its output: (alpha + 3) B L H numbers. Blocks run one after the other, so the peak is the
+    same for any number of activated blocks."""
     numbers = (model.ffn_ratio + 3) * workload.batch_size * workload.seq_len * model.hidden_size
     return numbers * workload.bytes_per_number
 
@@ -139,8 +140,8 @@ def forward_peak_bytes(model: ModelSpec, workload: Workload) -> float:
 
 
 def sent_by_text(row: Row, method: str) -> float:
-    """Numbers sent until the row's rounds are over, by the paper's text and its stated directions a round. The P seeds
-    are left out, in the paper's favour."""
+    """Numbers sent until the row's rounds are over, by the paper's text and its stated directions a round. Without the
+    P seeds, in the paper's favour."""
     facts = method_facts(method)
     if facts.exchanges != "scalars":
         return 2.0 * row.parameters * row.client_rounds(method)
@@ -202,29 +203,25 @@ class Convention:
 def matching(method: str, *, free_averages: bool = False) -> tuple[Convention, ...]:
     """Every way of counting, with one Q for all six cells, whose totals round to all of the method's printed ones.
 
-    ``free_averages``: Q averages for each kind of block, where the number of kinds, from 1 to M, may be whatever suits
-    in every cell, since the paper does not print its matrices.
+    ``free_averages``: Q averages for each kind of block, with any number of kinds from 1 to M in each cell, since the
+    paper does not print its matrices.
     """
-    bounds = [row.sent_bounds(method) for row in TABLE]
     groups = OTHERS if free_averages else (*OTHERS[:2], AVERAGES, *OTHERS[2:])
+    ways = list(itertools.product(*groups))
     matches = []
     for Q in range(1, MOST_DIRECTIONS + 1):
-        cases = [_case(row, method, Q) for row in TABLE]
-        priced = [{name: [term(case) for case in cases] for name, term in group.items()} for group in groups]
-        extra = [Q * np.arange(1, case.M + 1) if free_averages else np.zeros(1) for case in cases]
-        for names in itertools.product(*groups):
-            columns = [prices[name] for prices, name in zip(priced, names, strict=True)]
-            counts = [sum(prices) for prices in zip(*columns, strict=True)]
-            if all(
-                low <= count + extra[i][-1] and count + extra[i][0] <= high and _hits(count + extra[i], low, high)
-                for i, (count, (low, high)) in enumerate(zip(counts, bounds, strict=True))
-            ):
-                matches.append(Convention(Q, names, () if free_averages else tuple(counts)))
+        counts, fits = [], np.ones(len(ways), bool)
+        for row in TABLE:
+            case, (low, high) = _case(row, method, Q), row.sent_bounds(method)
+            terms = ([term(case) for term in group.values()] for group in groups)
+            counts.append(functools.reduce(np.add.outer, terms).ravel())  # in the order of ``ways``
+            averages = Q * np.arange(1, case.M + 1) if free_averages else np.zeros(1)
+            sent = counts[-1][:, None] + averages
+            fits &= ((low <= sent) & (sent <= high)).any(axis=1)
+        for i in np.flatnonzero(fits):
+            per_client_round = () if free_averages else tuple(float(count[i]) for count in counts)
+            matches.append(Convention(Q, ways[i], per_client_round))
     return tuple(matches)
-
-
-def _hits(counts: np.ndarray, low: float, high: float) -> bool:
-    return bool(((counts >= low) & (counts <= high)).any())
 
 
 def _case(row: Row, method: str, Q: int) -> _Case:

@@ -1,9 +1,9 @@
 """The experiments, each written down before its runs: cells, arms, seeds, target and margin, and what stays open.
 
-Every experiment has a placebo: an arm that repeats another in all that the theory reads (Lambda, V, E, D, N_eff, T) and
-chooses its rate by trials of its own. What differs between an arm and its placebo is what chance and a chosen rate do;
-no difference below that is a finding. Blocks are permuted by the seed, so that no result hangs on which blocks are
-scarce, but for the experiment that asks about exactly that.
+Every experiment has a placebo: an arm that repeats another in all that the theory reads (Lambda, V, E, D, N_eff, T),
+with trials for its own rate. The difference between an arm and its placebo is the effect of chance and of a chosen
+rate; no smaller difference is a finding. The seed permutes the blocks, so no result depends on which blocks are scarce;
+only the experiment ``blocks`` fixes them.
 
 Shapes: M blocks, N clients.
 """
@@ -24,7 +24,7 @@ from zorba_core.study.sweep import Arm, Cell, Plan
 PROFILES = ("cpu", "gpu")
 SMALL, REAL = "opt-mini", "smollm2-135m"
 BLOCKS_OF = {SMALL: 12, REAL: 30}
-# On the real model a prompt that it nearly knows: in a pilot "It was" took 40 rounds to the accuracy of ten with this.
+# For the real model. In a pilot the prompt "It was" needed 40 rounds for the accuracy of ten rounds with this one.
 PROMPT = "Review: {text} Sentiment:"
 # Settings that the arms of a cell share. Scalars are exact; a method has its own number of directions.
 _SHARED = {"num_seeds": 4096, "mu": 1e-3}
@@ -113,7 +113,7 @@ def plans(profile: str = "cpu") -> dict[str, Plan]:
 
 def _real(profile: str) -> Plan:
     """A first look at the real model, at the rates of a pilot (single runs with full-rank directions, no trials): what
-    fewest rounds can decide. Rates of its own for each arm, and more seeds, are those of ``tables`` and ``blocks``.
+    fewest rounds can decide. ``tables`` and ``blocks`` choose a rate for each arm and have more seeds.
     """
     N = 50 if profile == "gpu" else 8
     size = {**_GPU, "rounds": 100} if profile == "gpu" else {**_REAL, "rounds": 20}
@@ -281,8 +281,8 @@ def _positions(M: int, blocks: int, N: int, lr: float) -> tuple[Arm, ...]:
 
 
 def _setting(profile: str) -> Plan:
-    """Does the printed setting learn: directions on the unit sphere, mu = 1e-4, lr = 5e-5? Against it stand directions
-    of norm sqrt(d) with the same mu. Scalars are finite differences here, for their error is the question (column
+    """Does the printed setting learn: directions on the unit sphere, mu = 1e-4, lr = 5e-5? It is compared with
+    directions of norm sqrt(d) and the same mu. Scalars are finite differences, whose error is the question (column
     ``difference_error``); ``exact`` repeats an arm with exact scalars.
     """
     printed = {"direction": "unit-sphere", "mu": 1e-4}

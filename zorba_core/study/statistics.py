@@ -1,10 +1,10 @@
-"""What the table of an experiment shows: rounds to a target, differences between arms, and intervals.
+"""Statistics of an experiment's table: rounds to a target, differences between arms, and intervals.
 
-Arms of a cell share their seeds, and a seed draws its own rows and directions: differences are taken seed by seed. A
-claim about several cells takes the cell, a base model with a task, as its sample and not the run.
+Arms of a cell share their seeds, and a seed fixes rows and directions, so differences are taken seed by seed. The
+sample of a claim about several cells is the cell, a base model with a task, and not the run.
 
-A run is evaluated every few rounds, so the round in which it reaches a target is known to lie between two evaluations:
-an interval, open to the right where the run ended before.
+A run is evaluated every few rounds. The round in which it reaches a target is therefore an interval between two
+evaluations, open to the right where the run ended before.
 
 Shapes: P pairs of runs, K arms, S seeds, R resamples.
 """
@@ -20,13 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import ndtr
 
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError
 from zorba_core.study.sweep import late_values
 
 CELL = ["base", "task", "num_clients", "alpha", "rounds"]
 _RATIOS = np.linspace(-6, 6, 2401)  # logarithms of ratios that are tried: 1/400 to 400
-# Seeds whose ratios differ by less than 10 % would be implausible; without a floor, wide intervals that share a stretch
-# would pass for a spread of zero.
+# Ratios of seeds differ by more than 10 %. Without this floor, wide intervals that overlap would have no spread.
 _SPREADS = np.geomspace(0.1, 3.0, 60)
 
 
@@ -37,9 +36,6 @@ class Mean(NamedTuple):
     low: float
     high: float
     count: int
-
-    def __str__(self) -> str:
-        return f"{self.value:+.4f} ({self.low:+.4f} to {self.high:+.4f}, {self.count})"
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Mean:
@@ -93,11 +89,11 @@ def median_rounds(reached: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
-def paired(table: pd.DataFrame, arm: str, other: str, column: str = "loss") -> pd.DataFrame:
-    """Late ``column`` of ``arm`` minus that of ``other``, a row for each cell and seed that both finished."""
+def paired(table: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
+    """Late loss of ``arm`` minus that of ``other``, a row for each cell and seed that both finished."""
     late = late_values(measured(table))
     late = late[late["status"] == "finished"]
-    pivot = late.pivot_table(index=[*CELL, "seed"], columns="arm", values=column, aggfunc="first")
+    pivot = late.pivot_table(index=[*CELL, "seed"], columns="arm", values="loss", aggfunc="first")
     if not {arm, other} <= set(pivot.columns):
         return pd.DataFrame(columns=[*CELL, "seed", "difference"])
     return (pivot[arm] - pivot[other]).dropna().rename("difference").reset_index()
@@ -112,21 +108,11 @@ def by_cell(differences: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*CELL, *Mean._fields])
 
 
-def pooled(cells: pd.DataFrame) -> Mean:
-    """The mean over cells, each counted once. With one cell its interval is infinite: nothing is said of others.
-
-    Raises:
-        MissingDataError: no cell.
-    """
-    if cells.empty:
-        raise MissingDataError("no cell has both arms; run the experiment first")
-    return mean_interval(cells["value"])
-
-
-def placebo_differences(table: pd.DataFrame, column: str = "loss") -> pd.DataFrame:
-    """What chance and a chosen rate do: each placebo minus the arm that it repeats, a row for each cell and seed."""
+def placebo_differences(table: pd.DataFrame) -> pd.DataFrame:
+    """The effect of chance and of a chosen rate: late loss of each placebo minus that of the arm that it repeats, a row
+    for each cell and seed."""
     pairs = table.loc[table["placebo_of"] != "", ["arm", "placebo_of"]].drop_duplicates().itertuples(index=False)
-    parts = [paired(table, again, arm, column).assign(placebo_of=arm) for again, arm in pairs]
+    parts = [paired(table, again, arm).assign(placebo_of=arm) for again, arm in pairs]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*CELL, "seed", "difference"])
 
 
@@ -163,9 +149,9 @@ def is_alike(differences: ArrayLike, margin: float) -> bool | None:
 
 
 def cost_ratio(reached: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
-    """Cost of reaching the target with ``arm`` over that with ``other``: for each cell the geometric mean over pairs of
-    one seed with its 95 % interval, from what :func:`rounds_to_target` knows. Columns value, low, high, count; a cell
-    without a pair that bounds the ratio has no row."""
+    """Cost of reaching the target with ``arm`` over that with ``other``: for each cell the geometric mean over seeds
+    with its 95 % interval, from the intervals of :func:`rounds_to_target`. Columns value, low, high, count; a cell
+    without a seed that bounds the ratio has no row."""
     rows = []
     for cell, runs in reached.groupby(CELL, sort=False):
         sides = [runs[runs["arm"] == name].set_index("seed")[["low", "high"]] for name in (arm, other)]
@@ -210,9 +196,8 @@ def log_ratio(low_P: ArrayLike, high_P: ArrayLike, level: float = 0.95) -> Mean 
 
 
 def losses_by_seed(table: pd.DataFrame) -> pd.DataFrame:
-    """Late loss, a row for each arm and a column for each seed; infinite where a run diverged. Arms without all seeds
-    are left out. Of one cell.
-    """
+    """Late loss, a row for each arm and a column for each seed; infinite where a run diverged. Of one cell;
+    without the arms that miss a seed."""
     late = late_values(measured(table))
     late = late.assign(loss=late["loss"].where(late["status"] == "finished", math.inf))
     return late.pivot_table(index="arm", columns="seed", values="loss", aggfunc="first", sort=False).dropna()
@@ -264,7 +249,7 @@ def _spearman(x: NDArray, y: NDArray) -> NDArray:
 
 def summary(table: pd.DataFrame, target: float) -> pd.DataFrame:
     """A row for each cell and arm of an experiment: rate, rounds to ``target`` and accuracy and loss late in the run,
-    with what a round costs. What a table in a notebook or on a page shows."""
+    with the costs of a round. For tables."""
     late = late_values(measured(table))
     per_round = measured(table)[measured(table)["round"] > 0].copy()
     for column in ("forward_passes", "bytes"):

@@ -1,8 +1,8 @@
 """Experiments: Settings x seeds, one row an evaluation, one Parquet table an experiment.
 
-A plan (:mod:`zorba_core.study.plans`) names its cells and their arms. An arm's rate is chosen by trials of its own on a
-grid that grows until the best rate has a worse one on either side; then its seeds are run at that rate. A run that is
-in the table is skipped, one that was cut short is resumed, so the same call continues a sweep after any stop.
+A plan (:mod:`zorba_core.study.plans`) names its cells and their arms. Trials choose the rate of each arm
+on a grid that grows until the best rate has a worse one on either side; then the arm's seeds run at that rate. Runs in
+the table are skipped and interrupted runs resume, so the same call continues a sweep after any stop.
 
     artifacts/experiments/NAME.parquet   the table (:data:`COLUMNS`), tracked
     artifacts/experiments/work/          run folders, each named by the hash of its config; not tracked
@@ -52,7 +52,7 @@ COLUMNS: Mapping[str, str] = {
     "alpha": "float64",  # of the Dirichlet division of rows
     "seed": "int64",
     "lr": "float64",
-    "rounds": "int64",  # that the run was asked for
+    "rounds": "int64",  # of the whole run
     "round": "int64",  # of this evaluation; 0: the base model
     "accuracy": "float64",
     "loss": "float64",  # nats
@@ -157,8 +157,8 @@ def sweep(
 
 
 def missing(plan: Plan, table: pd.DataFrame) -> list[Request]:
-    """The runs that the plan asks for and the table does not have, in the order in which they are to be made. Measured
-    runs of an arm are known once its trials have decided its rate."""
+    """Planned runs that are not in the table yet, in their order. Measured runs of an arm are known once its trials
+    have decided its rate."""
     done = set(table["config_sha256"])
     unique: dict[str, Request] = {}
     for one in requests(plan, table):

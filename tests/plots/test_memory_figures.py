@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zorba_core.vram import Workload, psi_block_bytes, psi_model_bytes
-from zorba_core.vram import model_spec
 from zorba_core.plots.memory import forward_pass_figure, vram_by_blocks_figure
+from zorba_core.vram import Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 MIB = 2**20
 OPT, WORKLOAD = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)

@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 from zorba_core.allocation import Allocation
-from zorba_core.study.toy import enumerate_classes
 from zorba_core.plots.theme import LIGHT
 from zorba_core.plots.toy import Panel, lambda_by_total, matrix_panels
+from zorba_core.study.toy import enumerate_classes
 
 EXAMPLE = Allocation([[1, 1, 1], [1, 1, 0], [1, 0, 0]])
 
@@ -19,16 +19,16 @@ def test_active_cells_show_their_aggregation_weight_and_frozen_cells_zero():
     assert list(figure.data[0].text) == ["1/3", "1/3", "1/3", "1/2", "1/2", "0", "1", "0", "0"]
 
 
-@pytest.mark.parametrize("found", enumerate_classes(), ids=lambda found: str(found.representative.A_MN.astype(int)))
-def test_one_outlined_weight_of_each_client_squared_sums_to_lambda(found):
-    figure = matrix_panels([Panel(found.representative, "x")])
-    outlined = {(s.x0, s.y0) for s in figure.layout.shapes if s.line.color == LIGHT.selected}
-    largest: dict[int, Fraction] = {}
-    drawn = figure.data[0]
-    for x, y, weight, (_, client) in zip(drawn.x, drawn.y, drawn.text, drawn.customdata, strict=True):
-        if any(abs(x - 0.45 - x0) < 1e-9 and abs(y + 0.45 - y0) < 1e-9 for x0, y0 in outlined):
-            largest[client] = Fraction(weight)
-    assert float(sum(weight**2 for weight in largest.values())) == pytest.approx(found.bias_lambda)
+def test_one_outlined_weight_of_each_client_squared_sums_to_lambda():
+    for each in enumerate_classes():
+        figure = matrix_panels([Panel(each.representative, "x")])
+        outlined = {(s.x0, s.y0) for s in figure.layout.shapes if s.line.color == LIGHT.selected}
+        largest: dict[int, Fraction] = {}
+        drawn = figure.data[0]
+        for x, y, weight, (_, client) in zip(drawn.x, drawn.y, drawn.text, drawn.customdata, strict=True):
+            if any(abs(x - 0.45 - x0) < 1e-9 and abs(y + 0.45 - y0) < 1e-9 for x0, y0 in outlined):
+                largest[client] = Fraction(weight)
+        assert float(sum(weight**2 for weight in largest.values())) == pytest.approx(each.bias_lambda)
 
 
 def test_panels_do_not_overlap():
