@@ -155,10 +155,8 @@ def answer_with(path: str, environment, root, *arguments: str) -> tuple[str, lis
     ("code", "says"),
     [
         ("raise RuntimeError('felt\\nis missing')", "felt is missing"),
-        ("import felt", "No module named 'felt'"),
         ("PART = 1", "this is no solver: int is not a Solver"),
         ("", "module 'other' has no attribute 'PART'"),
-        ("import sys; sys.exit(3)", "3"),
     ],
 )
 def test_a_broken_plugin_is_one_warning_line_and_the_command_works(tmp_path, environment, root, code, says):

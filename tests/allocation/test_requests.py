@@ -83,7 +83,6 @@ def test_cap_on_blocks_and_least_popularity_are_honoured(subtests):
 
 def test_a_matrix_being_edited_may_have_empty_rows_and_says_so():
     allocation = Allocation(np.array([[1, 0], [0, 0]]))
-    assert not allocation.is_complete
     assert allocation.bias_lambda == float("inf")
     assert allocation.mean_inverse_popularity == float("inf")
     assert allocation.least_popularity_N.tolist() == [1, 0]

@@ -47,20 +47,6 @@ def test_a_dropped_block_computes_as_one_whose_weights_are_zero(family, make_tin
     assert torch.equal(dropped, network(prompts))
 
 
-def test_dropping_every_block_leaves_the_embedding_where_the_norm_comes_first(make_tiny_model, prompts):
-    network = Blocks(make_tiny_model("opt"))
-    assert torch.equal(
-        network(prompts, active_M=[False] * 3, inactive="dropped"),
-        prompts.read(network.embed(prompts.token_ids_RL)),
-    )
-
-
-def test_a_dropped_block_of_a_post_norm_model_loses_the_text(make_tiny_model, prompts):
-    network = Blocks(make_tiny_model("opt-post-norm"))
-    logits_BC = prompts.scores(network, network(prompts, active_M=[True, True, False], inactive="dropped"))
-    assert torch.equal(logits_BC, logits_BC[:1].expand_as(logits_BC))
-
-
 def test_block_vectors_hold_every_parameter_of_the_blocks(family, make_tiny_model, prompts):
     model = make_tiny_model(family)
     network = Blocks(model)

@@ -8,7 +8,6 @@ import torch
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.engine.randomness import stream
-from zorba_core.errors import InvalidInputError
 
 SIZES = (1000, 37, 2500)
 
@@ -40,11 +39,6 @@ def test_float64_runs_use_the_directions_of_float32_runs(subtests):
                 Directions(kind, SIZES, dtype=torch.float64).block(5, 0),
             )
             assert torch.equal(single.double(), double)
-
-
-def test_an_unknown_kind_is_refused():
-    with pytest.raises(InvalidInputError, match=r"cauchy.*gaussian"):
-        Directions("cauchy", SIZES)
 
 
 def test_streams_of_keys_that_would_meet_by_addition_differ():

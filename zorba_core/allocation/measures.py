@@ -45,9 +45,9 @@ def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
 class Allocation:
     """A block activation matrix and everything that follows from it.
 
-    A client or block may be empty while someone edits the matrix: :attr:`is_complete` says so, and Lambda or V is then
-    infinite. A subclass that gives ``popularity_M``, ``least_popularity_N``, ``blocks_held_N`` and ``influence_N``
-    itself has all other numbers without a dense matrix.
+    A client or block may be empty, as in a matrix made by hand: Lambda or V is then infinite. A subclass that gives
+    ``popularity_M``, ``least_popularity_N``, ``blocks_held_N`` and ``influence_N`` itself has all other numbers without
+    a dense matrix.
 
     Raises:
         InvalidInputError: not a matrix of 0 and 1.
@@ -175,8 +175,3 @@ class Allocation:
     def min_popularity(self) -> int:
         """min c_m: clients of the block with the fewest."""
         return int(self.popularity_M.min())
-
-    @property
-    def is_complete(self) -> bool:
-        """Every block has a client and every client has a block: constraints (7b) and (7c) of the paper."""
-        return bool(self.popularity_M.min() > 0 and self.blocks_held_N.min() > 0)

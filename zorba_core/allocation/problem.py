@@ -24,8 +24,8 @@ MAX_CELLS = 250_000_000  # M * N; a million clients of a model of 96 blocks are 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Give each client 1..budget blocks so that every block has enough clients: problem P_1 of the paper, whose
-    constraints on VRAM are the budgets.
+    """Give each client 1..budget blocks so that every block has enough clients: constraints (7b) and (7c) of the
+    paper's problem P_1. The budgets stand for its VRAM.
 
     Raises:
         InvalidInputError: a field out of range, naming the client or the field.

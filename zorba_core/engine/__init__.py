@@ -1,5 +1,7 @@
 """Federated zeroth-order fine-tuning in one process: the network, directions, estimators, methods and the round loop.
 
+Where the paper is: eq. (1) in ``estimators/reference``, eq. (2) in ``aggregation``, Algorithm 3 in ``loop``.
+
 The room computes with torch. The names below load when first used, so importing the package alone costs nothing.
 """
 

@@ -93,7 +93,8 @@ def run_rounds(
         latest = _evaluated(Round(0), network, evaluation, settings)
         losses.append(latest.eval_loss)
         yield latest
-    while source.rounds_done < settings.rounds and not _at_target(latest, settings):
+    target = math.inf if settings.target is None else settings.target
+    while source.rounds_done < settings.rounds and (latest.eval_accuracy or 0.0) < target:
         started = time.perf_counter()
         done = source.next_round(back_off(losses) if backs_off else 1.0)
         if done is None:
@@ -224,10 +225,6 @@ def _with_costs(done: Round, network: Blocks, settings: Settings, seconds: float
     )
     up = int((done.status_N != NOT_ASKED).sum()) * per_report
     return replace(done, scalars_up=up, scalars_down=down, seconds=seconds)
-
-
-def _at_target(done: Round, settings: Settings) -> bool:
-    return settings.target is not None and done.eval_accuracy is not None and done.eval_accuracy >= settings.target
 
 
 def check_fit(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:

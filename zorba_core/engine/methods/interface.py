@@ -9,21 +9,9 @@ runs of one seed is the method's. A state is a mapping from names to float64 arr
 is given: they return a new one.
 
 Most methods are a :class:`ScalarMethod`: clients send one number a direction, and the server moves block m by
-``-lr sum_q c[m, q] v_q``. Such a method only says what the coefficients c are::
-
-    class Momentum(ScalarMethod):
-        def init(self, num_blocks, settings):
-            return {"speed_M": np.zeros(num_blocks)}
-
-        def coefficients(self, state, scalars, settings):
-            size_M = np.abs(scalars.rho_bar_MQ).mean(axis=1)
-            speed_M = 0.9 * state["speed_M"] + 0.1 * size_M
-            return scalars.rho_bar_MQ * speed_M[:, None], {"speed_M": speed_M}
-
-    METHODS.register(Momentum("momentum", "Momentum", "one line of help", 10, "scalars", allocates=True))
-
-An installed package names it in its entry points (group ``zorba.methods``). To be listed without importing torch, it
-names there the facts alone, with ``code="my_package.momentum:Momentum"``.
+``-lr sum_q c[m, q] v_q``. Such a method only says what the coefficients c are (EXTENDING.md shows one with a state).
+To be listed without importing torch, an installed package names facts alone, with
+``code="my_package.momentum:Momentum"``.
 
 ``coefficients`` is a pure function of a few numbers. A federation sends its result to the clients, whose replicas apply
 it along the shared directions without knowing the method.
