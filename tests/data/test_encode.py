@@ -20,6 +20,7 @@ from zorba_core.data.encode import (
     MOST_SUITED,
     count_cuts,
     encode,
+    encode_counted,
     encode_prompts,
     label_tokens,
     suited_length,
@@ -156,7 +157,7 @@ def test_label_words_of_several_tokens_make_choices_and_single_ones_stay_as_they
     assert not encoded.one_token
     assert encoded.answers_E.tolist() == [2, 2]
     assert (encoded.target_AT != NO_TOKEN).sum(dim=1).tolist() == 2 * [*map(len, label_tokens(long, tiny_tokenizer))]
-    unlabelled = encode(long, frame[["text"]], tiny_tokenizer, 48, labelled=False)
+    unlabelled, _ = encode_counted(long, frame[["text"]], tiny_tokenizer, 48, labelled=False)
     assert unlabelled.token_ids_RL.equal(encoded.token_ids_RL)
 
 

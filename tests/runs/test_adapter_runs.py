@@ -35,7 +35,7 @@ def test_new_adapters_train_by_the_gradient(rows_divided_once, tiny_opt_folder, 
 
 
 def test_exported_weights_are_as_readable_as_the_files_beside_them(run, tmp_path):
-    export_run(run.path, tmp_path / "exported")
+    export_run(run, tmp_path / "exported")
     umask = os.umask(0)
     os.umask(umask)
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "exported").iterdir()} == {0o666 & ~umask}
@@ -45,7 +45,7 @@ def test_the_exported_model_has_the_adapters_merged_and_predicts_as_the_run_does
     texts = ["a dull film", "a splendid film"]
     rebuilt = open_model(run)
     assert rebuilt.network.has_adapters
-    export_run(rebuilt, tmp_path / "exported")
+    export_run(run, tmp_path / "exported")
     merged = Blocks(load_model(tmp_path / "exported"))
     assert merged.weights_sha256() != run.environment["base_weights_sha256"]
     rows, _ = encoded(rebuilt, text_rows(run.task, texts))

@@ -42,22 +42,6 @@ def test_a_label_that_neither_occurs_nor_is_predicted_has_no_part_in_the_mean():
     assert quality.per_label["never"]["f1"] is None
 
 
-def test_calibration_weighs_each_bins_gap_by_its_rows(quality):
-    calibration = quality.calibration(num_bins=2)
-    low, high = calibration["bins"]
-    assert (low["rows"], high["rows"]) == (1, 5)  # one confidence below a half
-    assert high["confidence"] == pytest.approx(np.mean([0.9, 0.6, 0.7, 0.85, 0.55]))
-    assert high["accuracy"] == pytest.approx(3 / 5)
-    expected = 1 / 6 * abs(0 - 0.4) + 5 / 6 * abs(high["confidence"] - 3 / 5)
-    assert calibration["ece"] == pytest.approx(expected)
-
-
-def test_a_certain_prediction_falls_into_the_last_bin():
-    certain = Quality(("a", "b"), np.array([0]), np.array([[1.0, 0.0]]))
-    assert certain.calibration()["bins"][-1]["rows"] == 1
-    assert certain.calibration()["ece"] == 0
-
-
 def test_clients_come_the_worst_served_first(quality):
     listed = by_client(["x", "x", "y", "y", "z", "z"], quality, quality)
     assert [(entry["client"], entry["rows"], entry["accuracy"]) for entry in listed] == [

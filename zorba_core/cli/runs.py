@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, note
-from zorba_core.errors import InvalidInputError, name_some
+from zorba_core.errors import InvalidInputError
 from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
 
 if TYPE_CHECKING:
-    from zorba_core.runs.predict import Predictions, WrittenAnswers
+    from zorba_core.runs.predict import Answers
 
 
 _STATUS = {"target": "at target"}
 _SHOWN_LABELS, _SHOWN = 5, 12
 # What zorba evaluate shows: the key, the column's title and its width.
-_CHOSEN = (("accuracy", "accuracy", 9), ("macro_f1", "macro F1", 9), ("loss", "loss", 8), ("ece", "ECE", 8))
+_CHOSEN = (("accuracy", "accuracy", 9), ("macro_f1", "macro F1", 9), ("loss", "loss", 8))
 _WRITTEN = (
     ("exact_match", "exact match", 12),
     ("token_f1", "token F1", 9),
@@ -122,7 +121,7 @@ def replay(
 def predict(
     run: str = RUN,
     text: list[str] = typer.Option(
-        [], help="A text; several are several rows. Of a task with several text columns: COLUMN=TEXT for each, or JSON."
+        [], help="A text; several are several rows. Of a task with several text columns: COLUMN=TEXT for each."
     ),
     file: Path | None = typer.Option(None, help="A table of texts: CSV, TSV, JSON, Parquet or Excel."),
     out: Path | None = typer.Option(None, help="The new file: the table with the columns prediction and probability."),
@@ -163,37 +162,23 @@ def _predict_texts(run: str, text: list[str], model: str | None, as_json: bool) 
 
 
 def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]]:
-    """Rows from the values of ``--text``: each a text; with several columns a JSON object, or ``COLUMN=TEXT``
-    pieces of one row.
+    """Rows from the values of ``--text``: each a text; with several columns ``COLUMN=TEXT`` for each of one row.
 
     Raises:
         InvalidInputError: a value of another form, a column twice, or one that is unknown or missing.
     """
     if len(columns) == 1:
         return [{columns[0]: text} for text in texts]
-    wanted = " ".join(f"--text {column}=..." for column in columns)
-    rows, pieces = [], {}
+    row: dict[str, str] = {}
     for text in texts:
-        if text.lstrip().startswith("{"):
-            try:
-                row = json.loads(text)
-            except ValueError as error:
-                raise InvalidInputError(f"--text is no JSON object: {error}") from None
-            rows.append(row)
-            continue
         column, equals, value = text.partition("=")
-        if not equals or column.strip() not in columns:
-            raise InvalidInputError(f"the run reads the texts {', '.join(columns)}: give {wanted}, or a JSON object")
-        if column.strip() in pieces:
-            raise InvalidInputError(f"--text {column.strip()}=... is given twice; give several rows as JSON objects")
-        pieces[column.strip()] = value
-    if pieces:
-        rows.append(pieces)
-    for row in rows:
-        missing = [column for column in columns if column not in row]
-        if missing:
-            raise InvalidInputError(f"--text lacks {name_some(missing)}: give {wanted}, or a JSON object")
-    return rows
+        if not equals or column.strip() not in columns or column.strip() in row:
+            break
+        row[column.strip()] = value
+    if len(row) < max(len(columns), len(texts)):
+        wanted = " ".join(f"--text {column}=..." for column in columns)
+        raise InvalidInputError(f"the run reads the texts {', '.join(columns)}: give {wanted}, or a table with --file")
+    return [row]
 
 
 def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
@@ -214,8 +199,7 @@ def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None
     predictions = predict(opened, TableRows(file, encoding=encoding), base=base, model=model)
     columns = predictions.columns
     write_table(table.assign(**columns), out)
-    labels = getattr(predictions, "labels", ())  # none where text is written
-    counts = {label: columns["prediction"].count(label) for label in labels}
+    counts = {label: columns["prediction"].count(label) for label in predictions.labels}
     result = {
         "run": str(opened.path),
         "file": str(file),
@@ -231,9 +215,9 @@ def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None
     emit(result, as_json, [f"{out}: {result['rows']} rows{f' ({message})' if message else ''}"])
 
 
-def _answer(predictions: Predictions | WrittenAnswers, row: int) -> dict[str, Any]:
+def _answer(predictions: Answers, row: int) -> dict[str, Any]:
     answer: dict[str, Any] = dict(predictions.frame.iloc[row])
-    if not hasattr(predictions, "probabilities"):
+    if not predictions.labels:
         columns = predictions.columns
         return {
             **answer,
@@ -248,7 +232,7 @@ def _answer(predictions: Predictions | WrittenAnswers, row: int) -> dict[str, An
     return answer
 
 
-def _answer_lines(predictions: Predictions | WrittenAnswers, row: int, answer: dict[str, Any]) -> list[str]:
+def _answer_lines(predictions: Answers, row: int, answer: dict[str, Any]) -> list[str]:
     lines = [" | ".join(str(answer[column]) for column in predictions.frame.columns)]
     for title, entry in (("before fine-tuning", answer["base"]), ("after fine-tuning", answer)):
         if "probabilities" not in entry:
@@ -268,24 +252,19 @@ def evaluate(
     ),
     label: str | None = typer.Option(None, help="Column of labels in --data; default: that of the run's own rows."),
     client: str | None = typer.Option(None, help="Column of --data that says whose row it is; default: as above."),
-    client_rows: int = typer.Option(
-        100, help="Without --data: of each client's own rows at most so many; 0 leaves clients out."
-    ),
     base: bool = typer.Option(True, "--base/--no-base", help="Evaluate the base model too."),
     model: str | None = BASE_MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Evaluate the fine-tuned model of the run RUN: accuracy with its interval, F1, confusion, calibration, clients."""
+    """Evaluate the fine-tuned model of the run RUN: accuracy with its interval, F1, confusion, clients."""
     from zorba_core.runs.evaluate import evaluate_run
     from zorba_core.runs.folder import finished_folder
 
     if data is None and (label is not None or client is not None):
         raise InvalidInputError("--label and --client name columns of --data; give it too")
-    if client_rows < 0:
-        raise InvalidInputError(f"--client-rows is {client_rows}; it must be at least 0")
     hide_loading_bars()
     opened = finished_folder(run)
-    report = evaluate_run(opened, data, label=label, client=client, base=base, client_rows=client_rows, model=model)
+    report = evaluate_run(opened, data, label=label, client=client, base=base, model=model)
     result = {"run": str(opened.path), **report.describe()}
     for line in report.notes:
         note(f"note: {line}")
@@ -327,9 +306,7 @@ def _score_lines(result: dict[str, Any]) -> Iterator[str]:
         if entry is None:
             continue
         low, high = entry[f"{score}_interval"]
-        numbers = "".join(
-            f"{entry['calibration']['ece'] if name == 'ece' else entry[name]:>{room}.3f}" for name, _, room in others
-        )
+        numbers = "".join(f"{entry[name]:>{room}.3f}" for name, _, room in others)
         yield f"  {when:<12}{entry[score]:>{width}.3f}  {f'{low:.3f} to {high:.3f}':<16}{numbers}"
 
 

@@ -59,17 +59,25 @@ def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[in
     return tokens
 
 
-def encode(
+def encode(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> Rows:
+    """The rows of :func:`encode_counted` alone."""
+    return encode_counted(task, frame, tokenizer, seq_len)[0]
+
+
+def encode_counted(
     task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int, *, labelled: bool = True
-) -> Rows:
+) -> tuple[Rows, dict[str, int]]:
     """Turn rows into prompts and answers of together at most ``seq_len`` tokens, padded on the right to ``seq_len``.
 
     A prompt that is too long loses the ends of its texts, the longest text first, never the prompt's own words. Label
     words and options are never cut. A written answer is: to what half of the room, or all that short texts leave, can
-    hold; :func:`count_cuts` says how many are.
+    hold.
 
     Args:
         labelled: False where the rows have no ``label`` yet (they are to be predicted): label 0 is put in.
+
+    Returns:
+        The rows, and how many ``seq_len`` cuts, as :func:`count_cuts` returns it.
 
     Raises:
         InvalidInputError: columns are missing, an answer is empty, or ``seq_len`` cannot hold the prompt itself and
@@ -89,12 +97,14 @@ def encode(
                 f"some text; use at least {least}"
             )
     tokens_R = [prompts.tokens(row, room) for row, (room, _) in enumerate(rooms_R)]
+    cuts = _cuts(task, prompts, answers_R, rooms_R)
     if task.kind == "text":
         answers_R = [[answer[:length]] for (answer,), (_, length) in zip(answers_R, rooms_R, strict=True)]
     label_R = frame["label"].to_numpy(np.int64) if labelled and "label" in task.columns else np.zeros(len(frame))
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
     rows = Rows.of(tokens_R, answers_R, label_R, seq_len, pad_id, mean=task.score == "mean")
-    return replace(rows, prior_C=torch.tensor(task.prior, dtype=torch.float64))
+    rows = replace(rows, prior_C=torch.tensor(task.prior, dtype=torch.float64))
+    return rows, cuts
 
 
 def encode_prompts(
@@ -120,7 +130,12 @@ def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBa
     """How many rows ``seq_len`` cuts: ends of their texts (``prompts_cut``), of their written answers (``answers_cut``,
     and with it the token that ends it)."""
     prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
-    rooms_R = _rooms(task, prompts, answers_R, seq_len)
+    return _cuts(task, prompts, answers_R, _rooms(task, prompts, answers_R, seq_len))
+
+
+def _cuts(
+    task: Task, prompts: Prompts, answers_R: Sequence[Sequence[Sequence[int]]], rooms_R: Sequence[tuple[int, int]]
+) -> dict[str, int]:
     cuts = {"prompts_cut": sum(prompts.length(row) > room for row, (room, _) in enumerate(rooms_R))}
     if task.kind == "text":
         cuts["answers_cut"] = sum(len(row[0]) > length for row, (_, length) in zip(answers_R, rooms_R, strict=True))

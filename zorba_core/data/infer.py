@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from zorba_core.data.own_rows import check_columns, label_text, label_texts, missing_file, read_rows, with_labels
+from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
 from zorba_core.data.prompts import words_for
 from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
-from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
+from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _ANSWERS = {  # what is asked -> what is answered
     "input": ("output",),
     "source": ("target",),
 }
+_WRITTEN = frozenset(answer for answers in _ANSWERS.values() for answer in answers)
 _TEXTS = (
     "text", "sentence", "sentence1", "sentence2", "review", "body", "message", "content", "description", "title",
     "subject", "premise", "hypothesis", "question", "question1", "question2", "passage", "context", "document",
@@ -54,9 +55,6 @@ _TEXTS = (
 _NO_TEXT = re.compile(r"(^|[_\W])(id|uid|uuid|idx|index|url|link|date|time|timestamp|email|created|updated)($|[_\W])")
 _MOST_TEXTS = 4
 _LEAST_WORDS = 3  # on average, of a column that is taken for text
-_WRITTEN = {  # columns that are answers to write in many published sets
-    "output", "response", "answer", "answers", "completion", "reply", "a", "summary", "highlights", "target",
-}  # fmt: skip
 _LOOKED_AT = 5_000  # rows, to infer a task
 
 
@@ -82,8 +80,6 @@ def task_for(
     if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
         return _changed(read_task(data), overrides)
     rows = TableRows(data, test=overrides.test)
-    if missing_file(rows):
-        raise MissingDataError(f"data file {missing_file(rows)}; give a file, or a task file that says where it is")
     frame = read_rows(rows)  # a fault in the file comes first, before a tokenizer is loaded
     return infer_task(rows, frame, overrides, task_name(data), tokenizer(), notice)
 

@@ -357,7 +357,7 @@ def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
         if texts.empty:
             raise InvalidInputError("there are no rows to predict: give at least one text")
         texts = TableRows(texts)
-    frame = _table(texts)
+    frame = read_rows(texts)
     options = task.answer_columns if task.kind == "options" else ()
     columns = list(dict.fromkeys((*task.text_columns, *options)))
     check_columns(frame, columns)
@@ -389,15 +389,9 @@ def labelled_rows(task: Task, table: Table, label: str | None = None, client: st
     own = task.rows if isinstance(task.rows, TableRows) else TableRows(label="label")
     label = None if task.kind == "text" else label or own.label
     rows = TableRows(table, label=label, client=client, label_values=own.label_values, encoding=own.encoding)
-    frame = _table(rows)
+    frame = read_rows(rows)
     if len(frame) == 0:
         raise InvalidInputError("there are no rows to evaluate on")
     if client is None and own.client in frame:
         rows = replace(rows, client=own.client)
     return prepared(task, rows, frame)
-
-
-def _table(rows: TableRows) -> pd.DataFrame:
-    if missing_file(rows):
-        raise MissingDataError(f"data file {missing_file(rows)}")
-    return read_rows(rows)

@@ -29,7 +29,7 @@ CARD = "README.md"
 
 
 def export_run(
-    run: str | os.PathLike[str] | RunFolder | RunModel,
+    run: RunFolder,
     to: str | os.PathLike[str],
     *,
     model: str | None = None,
@@ -47,7 +47,7 @@ def export_run(
     """
     to = Path(to)
     check_new_folder(to)
-    tuned = run if isinstance(run, RunModel) else open_model(run, model=model)
+    tuned = open_model(run, model=model)
     card = model_card(tuned, to.absolute().name, adapter=adapter)
     with tuned.in_use(), without_bar(), atomic_folder(to) as folder:
         if adapter:

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.divide import DIRICHLET, NATURAL, clients_of, divide
-from zorba_core.data.encode import count_cuts, encode, suited_length
+from zorba_core.data.encode import encode, encode_counted, suited_length
 from zorba_core.data.load import load
 from zorba_core.data.own_rows import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
@@ -99,7 +99,7 @@ def federated_rows(
         alpha, division: how the rows are divided among clients (:mod:`zorba_core.data.divide`).
     """
     frame = load(task)
-    train = encode(task, frame, tokenizer, settings.seq_len)
+    train, cuts = encode_counted(task, frame, tokenizer, settings.seq_len)
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, facts = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
@@ -109,7 +109,7 @@ def federated_rows(
         "train_rows": len(train),
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
-        **count_cuts(task, frame, tokenizer, settings.seq_len),
+        **cuts,
         **({"clients": list(clients)} if clients else {}),
         **({"files": files} if files else {}),
     }

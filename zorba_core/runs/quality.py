@@ -1,7 +1,9 @@
-"""How good answers are. Labels: accuracy with its interval, F1, confusion, calibration. Text: exact match, token F1,
-ROUGE-L. NumPy alone.
+"""How good answers are. Labels: accuracy with its interval, F1, confusion. Text: exact match, token F1, ROUGE-L.
 
-Shapes: R rows, C labels, K bins.
+ROUGE-L is written here, a longest common subsequence of a dozen lines: the package rouge-score brings nltk, absl,
+joblib and cloudpickle for it. The values are its own (``rougeL``, F measure, no stemming), which a test pins.
+
+Shapes: R rows, C labels.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from zorba_core.data.task import METRIC_TITLES
-
-NUM_BINS = 10
 _Z = 1.959963984540054  # of a 95 % interval
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_NOT_WORD = re.compile(r"[\W_]+")
 
 
 class Scored:
@@ -48,8 +50,6 @@ class Quality(Scored):
     label_R: np.ndarray  # int64
     probability_RC: np.ndarray  # float64; rows sum to 1
 
-    title: ClassVar[str] = METRIC_TITLES["accuracy"]  # what ``accuracy`` is the share of
-
     @property
     def rows(self) -> int:
         return len(self.label_R)
@@ -61,16 +61,6 @@ class Quality(Scored):
     @property
     def right_R(self) -> np.ndarray:
         return self.predicted_R == self.label_R
-
-    @property
-    def expected_R(self) -> np.ndarray:
-        """The label's name of each row."""
-        return np.array(self.labels, dtype=object)[self.label_R]
-
-    @property
-    def answer_R(self) -> np.ndarray:
-        """The predicted label's name."""
-        return np.array(self.labels, dtype=object)[self.predicted_R]
 
     @property
     def loss(self) -> float:
@@ -109,23 +99,6 @@ class Quality(Scored):
         """Mean F1 over the labels that occur or were predicted."""
         return float(np.mean([entry["f1"] for entry in self.per_label.values() if entry["f1"] is not None]))
 
-    def calibration(self, num_bins: int = NUM_BINS) -> dict[str, Any]:
-        """Expected calibration error (Guo et al., 2017, arXiv:1706.04599) and its bins: ECE is the mean over the rows
-        of |accuracy - confidence| of their bin, where confidence is the probability of the predicted label."""
-        confidence_R = self.probability_RC.max(axis=1)
-        bin_R = np.minimum((confidence_R * num_bins).astype(np.int64), num_bins - 1)
-        bins, error = [], 0.0
-        for index in range(num_bins):
-            inside_R = bin_R == index
-            rows = int(inside_R.sum())
-            confidence = float(confidence_R[inside_R].mean()) if rows else None
-            accuracy = float(self.right_R[inside_R].mean()) if rows else None
-            if rows:
-                error += rows / self.rows * abs(accuracy - confidence)
-            edges = {"from": index / num_bins, "to": (index + 1) / num_bins}
-            bins.append({**edges, "rows": rows, "confidence": confidence, "accuracy": accuracy})
-        return {"ece": error, "bins": bins}
-
     def describe(self) -> dict[str, Any]:
         return {
             "rows": self.rows,
@@ -136,7 +109,6 @@ class Quality(Scored):
             "per_label": self.per_label,
             "labels": list(self.labels),
             "confusion": self.confusion_CC,
-            "calibration": self.calibration(),
         }
 
 
@@ -148,19 +120,9 @@ class TextQuality(Scored):
     written: tuple[str, ...]
     loss: float  # mean cross-entropy of the wanted answers' tokens, nats
 
-    title: ClassVar[str] = METRIC_TITLES["exact_match"]
-
     @property
     def rows(self) -> int:
         return len(self.expected)
-
-    @property
-    def expected_R(self) -> np.ndarray:
-        return np.array(self.expected, dtype=object)
-
-    @property
-    def answer_R(self) -> np.ndarray:
-        return np.array(self.written, dtype=object)
 
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
@@ -172,22 +134,12 @@ class TextQuality(Scored):
         """Exact matches."""
         return self.metrics["exact_match"] == 1
 
-    @property
-    def means(self) -> dict[str, float]:
-        """Each metric's mean over the rows."""
-        return {name: float(value_R.mean()) for name, value_R in self.metrics.items()}
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(self.loss, 700.0))
-
     def describe(self) -> dict[str, Any]:
         return {
             "rows": self.rows,
-            **self.means,
+            **{name: float(value_R.mean()) for name, value_R in self.metrics.items()},
             "exact_match_interval": list(self.interval),
             "loss": self.loss,
-            "perplexity": self.perplexity,
         }
 
 
@@ -227,11 +179,6 @@ def change_p_value(fixed: int, broken: int) -> float:
     from scipy.stats import binomtest
 
     return float(binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0
-
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_NOT_WORD = re.compile(r"[\W_]+")
 
 
 def normalised(text: str) -> str:
