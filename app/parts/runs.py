@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from zorba_core.data.task import METRIC_TITLES
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.runs import Run, list_runs, read_run
 from zorba_core.runs.folder import SUMMARY
@@ -96,7 +95,7 @@ def best(run: Run) -> float | None:
 
 def metric_title(run: Run) -> str:
     """What the run's evaluations count as right: "Accuracy", or of written answers "Exact match"."""
-    counted = METRIC_TITLES.get(str(run.environment.get("data", {}).get("metric")), METRIC_TITLES["accuracy"])
+    counted = str(run.environment.get("data", {}).get("metric", "accuracy")).replace("_", " ")
     return counted[0].upper() + counted[1:]
 
 

@@ -1,27 +1,13 @@
-"""``zorba allocate``, ``pareto`` and ``scenario`` as scripts use them: JSON, one line on stderr, exit status."""
+"""``zorba allocate``, ``pareto``, ``scenario`` and ``vram`` in scripts: JSON, one line on stderr, exit status."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-
-from zorba_core.cli import main
-
-
-@pytest.fixture
-def zorba(capsys, monkeypatch):
-    """Run the command in this process; gives (exit status, stdout, stderr)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["zorba", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        output = capsys.readouterr()
-        return caught.value.code or 0, output.out, output.err
-
-    return run
 
 
 def check_matrix(result: dict) -> None:
@@ -95,6 +81,10 @@ def test_wrong_request_is_one_line_on_stderr_and_status_2(zorba):
         ("scenario --budgets 2,2,2 --blocks 2 --total 4", "--target-lambda"),
         ("scenario --budgets 2,2,2 --blocks 2 --name SC1", "capacities"),
         ("scenario --model opt-125m --clients 9 --name SC9", "unknown scenario"),
+        ("vram --total-blocks 10", "total blocks is 10"),
+        ("vram --model opt-9000b", "unknown model 'opt-9000b'"),
+        ("vram --method lora", "unknown method 'lora'"),
+        ("vram --dtype int4 --total-blocks 300", "--dtype is 'int4'"),
     ]:
         status, out, err = zorba(*arguments.split())
         assert status == 2
@@ -104,19 +94,8 @@ def test_wrong_request_is_one_line_on_stderr_and_status_2(zorba):
 
 
 def test_pareto_lists_points_with_their_place_on_the_front(zorba):
-    arguments = (
-        "pareto",
-        "--model",
-        "opt-125m",
-        "--clients",
-        "12",
-        "--epsilons",
-        "40",
-        "--solver",
-        "balanced",
-        "--json",
-    )
-    status, out, _ = zorba(*arguments)
+    request = "pareto --model opt-125m --clients 12 --epsilons 40 --solver balanced --json"
+    status, out, _ = zorba(*request.split())
     result = json.loads(out)
     assert status == 0
     assert len(result["points"]) == 40
@@ -143,3 +122,13 @@ def test_scenario_by_name_and_by_target(zorba):
     check_matrix(given)
     assert given["total_blocks"] == named["total_blocks"]
     assert given["lambda"] == pytest.approx(0.7, abs=1e-3)
+
+
+def test_vram_prints_one_json_object_and_nothing_else():
+    command = ["vram", "--model", "opt-1.3b", "--seq-len", "256", "--total-blocks", "850", "--json"]
+    done = subprocess.run([sys.executable, "-m", "zorba_core", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    result = json.loads(done.stdout)
+    assert result["total_gib"] == pytest.approx(1583.55, abs=0.05)
+    assert {"psi_model_gib", "psi_block_gib", "total_gib"} <= result.keys()

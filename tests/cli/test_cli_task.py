@@ -41,22 +41,10 @@ def test_a_file_is_described_as_one_object_or_in_lines(csv, tiny_opt_folder):
 
 
 def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt_folder, tmp_path):
-    small = (
-        "--rounds",
-        "1",
-        "--batch-size",
-        "2",
-        "--seq-len",
-        "32",
-        "--eval-rows",
-        "8",
-        "--directions",
-        "2",
-        "--force",
-    )
+    small = "--rounds 1 --batch-size 2 --seq-len 32 --eval-rows 8 --directions 2 --force"
     done = called(
         "train", "--data", csv, "--client", "branch", "--model", str(tiny_opt_folder), "--runs-folder",
-        str(tmp_path / "runs"), *small, "--json",
+        str(tmp_path / "runs"), *small.split(), "--json",
     )  # fmt: skip
     run = read_run(json.loads(done.stdout)["run"])
     assert (run.config["num_clients"], run.config["division"]) == (3, "natural")

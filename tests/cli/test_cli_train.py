@@ -1,3 +1,5 @@
+"""``zorba train`` and ``runs`` as scripts use them, and Ctrl-C at any moment."""
+
 from __future__ import annotations
 
 import json
@@ -8,24 +10,10 @@ import sys
 import numpy as np
 import pytest
 
+from tests.command import call, check_refused
 from zorba_core.allocation import Allocation, write_allocation
-from zorba_core.cli import main
 from zorba_core.engine.parts import METHODS
 from zorba_core.runs import list_runs, read_run
-
-
-@pytest.fixture
-def zorba(monkeypatch, capsys):
-    """Run the command in this process; returns (exit status, stdout, stderr)."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["zorba", *arguments])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
@@ -181,3 +169,24 @@ def test_ctrl_c_keeps_what_was_done_and_leaves_with_status_1(tiny, tmp_path):
     assert (problems, run.finished) == ((), False)
     assert run.rounds_done >= 2
     assert f"interrupted after round {run.rounds_done}; resume with: zorba resume {run.path}" in err
+
+
+def test_ctrl_c_while_a_command_loads_is_one_line_and_status_1(monkeypatch, tmp_path):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zorba_core.cli.runs.list_runs", interrupted)
+    left = call("runs", str(tmp_path))
+    check_refused(left)
+    assert left.status == 1
+
+
+def test_ctrl_c_while_the_interpreter_cleans_up_changes_nothing():
+    """What is registered before the command runs at its end: so this is pressed when everything has been reported."""
+    code = (
+        "import atexit, os, signal; from zorba_core.cli import main; "
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT); main()"
+    )
+    for arguments, status in ((["--version"], 0), (["nonsense"], 2)):
+        ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=400)
+        assert (ended.returncode, len((ended.stdout + ended.stderr).splitlines())) == (status, 1)

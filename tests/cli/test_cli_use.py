@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from zorba_core.cli import main
 from zorba_core.cli.runs import rows_of
 from zorba_core.errors import InvalidInputError
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
-
-
-@pytest.fixture
-def zorba(monkeypatch, capsys):
-    """Run the command in this process; returns (exit status, stdout, stderr)."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["zorba", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 def test_a_text_is_answered_before_and_after(zorba, whole):

@@ -35,7 +35,6 @@ def test_a_task_that_cannot_be_is_refused():
         ({"prompt": "{text}"}, "must end in a word"),
         ({"label_names": ("a",) * 10_000, "label_words": tuple(map(str, range(10_000)))}, "it has 10,000 labels"),
         ({"kind": "regression"}, "kind 'regression' is none of labels, options, text"),
-        ({"metric": "rouge_l"}, "metric 'rouge_l' is not for kind labels: use accuracy"),
         ({"chat": True}, "chat is not for kind labels"),
         ({"score": "best"}, "score 'best' is none of sum, mean"),
         ({"prior": (0.5,)}, "prior has 1 numbers and there are 2 labels"),
@@ -55,12 +54,12 @@ def test_a_task_that_cannot_be_is_refused():
 def test_each_kind_of_task_says_which_columns_its_rows_must_have():
     labels = get_task("snli")
     options = replace(labels, kind="options", **NO_LABELS, options=("first", "a {second}"))
-    text = replace(labels, kind="text", **NO_LABELS, answer="{why}, {hypothesis}", metric="token_f1")
+    text = replace(labels, kind="text", **NO_LABELS, answer="{why}, {hypothesis}")
     assert labels.columns == ("premise", "hypothesis", "label")
     assert options.columns == ("premise", "hypothesis", "first", "second", "label")
     assert text.columns == ("premise", "hypothesis", "why")
     assert (labels.num_classes, options.num_classes, text.num_classes) == (3, 2, 0)
-    assert (labels.metric, options.metric, text.metric) == ("accuracy", "accuracy", "token_f1")
+    assert (labels.counted, options.counted, text.counted) == ("accuracy", "accuracy", "exact match")
     assert options.label_names == ("first", "a {second}")
 
 

@@ -59,11 +59,12 @@ def test_a_large_model_reads_long_rows_in_smaller_batches(tiny_opt_folder, monke
     assert load.suited_settings(long, tiny_opt_folder, {"seq_len": 32}).batch_size == 8
 
 
-def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way(csv, tiny_opt_folder, tmp_path):
+def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way(csv, whole, tiny_opt_folder, tmp_path):
     run = tuned(csv, tiny_opt_folder, tmp_path)
     task = run.task
     assert (task.prompt, task.label_names, task.label_words) == ("{remark} Verdict:", ("bad", "good"), ("bad", "good"))
     assert task.rows.train == str(csv)
+    assert "task" not in whole.config  # the name of a built-in one says it all
     again = tuned(task, tiny_opt_folder, tmp_path)
     assert again.summary["weights_sha256"] == run.summary["weights_sha256"]
 
@@ -85,11 +86,6 @@ def test_a_run_reads_its_file_once_and_again_where_it_has_changed(csv, tiny_opt_
     csv.write_text(csv.read_text().replace("lovely", "splendid"))
     assert "splendid" in loading.load(task_for(csv))["remark"].str.cat()
     assert len(reads) == 2
-
-
-def test_a_built_in_run_keeps_the_name_alone(whole):
-    assert whole.task.name == "toy-reviews"
-    assert "task" not in whole.config
 
 
 def test_a_run_on_a_file_resumes_to_the_same_bits_where_the_file_lies_now(csv, tiny_opt_folder, tmp_path):

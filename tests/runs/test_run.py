@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import platform
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -12,10 +15,11 @@ import sys
 import pytest
 
 from tests.command import call, check_refused, tree
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.record import new_folder
+from zorba_core.runs.record import environment_of, new_folder
 
 ENVIRONMENT = {"torch": "2.13.0"}
 CONFIG = {"dataset": "sst2", "model": "opt-mini", "seed": 0, "allocation": {}}
@@ -80,38 +84,33 @@ def test_the_newest_run_comes_first(whole, tmp_path):
     assert list_runs(tmp_path / "nowhere") == ((), ())
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
+def test_one_damaged_run_hides_no_other(whole, tmp_path):
+    shutil.copytree(whole.path, tmp_path / "healthy")
+    damages = (
         ("summary.json", b'{"rounds_done": 9, "fin', "summary.json: not a JSON object"),
         ("config.json", b"[1]", "config.json: not a JSON object"),
         ("config.json", None, "not a run folder: it has no config.json"),
         ("config.json", b'{"dataset": "sst2"}', "config.json: it has no allocation"),
         ("rounds.jsonl", b'{"round":0}\n{"round":1}\n', "its first line does not fit config.json"),
-    ],
-)
-def test_one_damaged_run_hides_no_other(whole, tmp_path, name, content, says):
-    shutil.copytree(whole.path, tmp_path / "healthy")
-    damaged = shutil.copytree(whole.path, tmp_path / "damaged")
-    (damaged / name).unlink()
-    if content is not None:
-        (damaged / name).write_bytes(content)
+    )
+    for number, (name, content, _) in enumerate(damages):
+        damaged = shutil.copytree(whole.path, tmp_path / f"damaged-{number}")
+        (damaged / name).unlink() if content is None else (damaged / name).write_bytes(content)
     left = call("runs", str(tmp_path), "--json")
-    assert left.status == 0
     answer = json.loads(left.out)
-    assert [row["run"] for row in answer["runs"]] == ["healthy"]
-    assert [says in problem for problem in answer["problems"]] == [True]
+    assert (left.status, [row["run"] for row in answer["runs"]]) == (0, ["healthy"])
+    assert [says in problem for (_, _, says), problem in zip(damages, answer["problems"], strict=True)] == [True] * 5
     before = tree(tmp_path)
-    for command in ("resume", "replay"):
-        check_refused(call(command, str(damaged)))
+    for number in range(len(damages)):
+        for command in ("resume", "replay"):
+            check_refused(call(command, str(tmp_path / f"damaged-{number}")))
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("change", [{"num_clients": 4}, {"rounds": "nine"}, {"seed": 77}])
-def test_a_changed_config_is_named_and_nothing_is_written(whole, tmp_path, change):
+def test_a_changed_config_is_named_and_nothing_is_written(whole, tmp_path):
     run = shutil.copytree(whole.path, tmp_path / "run")
     (run / "summary.json").unlink()
-    (run / "config.json").write_text(json.dumps(read_json(run / "config.json") | change))
+    (run / "config.json").write_text(json.dumps(read_json(run / "config.json") | {"num_clients": 4}))
     before = tree(tmp_path)
     for command in ("resume", "replay"):
         left = call(command, str(run))
@@ -123,3 +122,16 @@ def test_a_changed_config_is_named_and_nothing_is_written(whole, tmp_path, chang
 def test_reading_runs_needs_no_torch():
     code = "import sys, zorba_core.runs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_git_the_commit_is_unknown_and_nothing_fails(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    described = environment_of(Settings())
+    assert (described["git_commit"], described["git_dirty"]) == (None, None)
+    assert described["torch"]
+
+
+def test_the_environment_names_no_host_and_no_user(monkeypatch):
+    for module, function in [(platform, "node"), (socket, "gethostname"), (getpass, "getuser")]:
+        monkeypatch.setattr(module, function, lambda: "secret-17")
+    assert "secret-17" not in str(environment_of(Settings()))

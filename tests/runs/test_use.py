@@ -164,7 +164,7 @@ def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported, monkeyp
 
 def test_the_cards_lines_take_the_models_preference_out_as_the_run_does(tiny_opt_folder, tmp_path, monkeypatch, capsys):
     words = ["bad", "good"]
-    for seed in range(4):
+    for seed in range(2):
         run = fine_tune(
             ALLOCATION, model=tiny_opt_folder, settings=SETTINGS.replace(seed=seed), label_words=words, prior=True,
             runs_folder=tmp_path, force=True,

@@ -16,7 +16,7 @@ from zorba_core.cli.training_options import AllocationChoice, FolderOptions, Tas
 from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import NATURAL, division_of, named_clients
 from zorba_core.data.own_rows import file_clients, files_of, is_many
-from zorba_core.data.task import METRIC_TITLES, TASKS, TableRows, Task, table_of
+from zorba_core.data.task import TASKS, TableRows, Task, table_of
 from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
@@ -100,7 +100,7 @@ def train(
             notice=note,
             **dict(folder),
         ),
-        METRIC_TITLES[chosen_task.counted],
+        chosen_task.counted,
     )
     emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
 
@@ -131,7 +131,7 @@ def summary_lines(run: Run) -> list[str]:
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data.get("note") else ""
-    metric = METRIC_TITLES.get(str(data.get("metric")), METRIC_TITLES["accuracy"])
+    metric = str(data.get("metric", "accuracy")).replace("_", " ")
     rows = [
         (
             f"{metric}, {data.get('evaluation_split', '-')} ({data.get('evaluation_rows', '-')} rows)",
@@ -249,7 +249,7 @@ def federate(
         "runs-folder": str(folder.runs_folder.resolve()),
         "name": folder.name or "",
     }
-    _show(_served(config, nodes, simulate, settings.rounds, METRIC_TITLES[chosen_task.counted]), as_json)
+    _show(_served(config, nodes, simulate, settings.rounds, chosen_task.counted), as_json)
 
 
 def resume_federated(run: Run, as_json: bool) -> None:
@@ -266,7 +266,7 @@ def resume_federated(run: Run, as_json: bool) -> None:
             f"'resume=\"{run.path.resolve()}\"'"
         )
     config = {"resume": str(run.path.resolve())}
-    metric = METRIC_TITLES[run.task.counted]
+    metric = run.task.counted
     _show(_served(config, started["nodes"], started["simulated"], run.settings.rounds, metric), as_json)
 
 
@@ -341,7 +341,7 @@ def resume(
             callbacks=callbacks,
             notice=note,
         ),
-        METRIC_TITLES[unfinished.task.counted],
+        unfinished.task.counted,
     )
     emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
 

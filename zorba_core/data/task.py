@@ -43,9 +43,7 @@ FIELD = re.compile(r"\{([^{}\n]+)\}")
 MAX_LABELS = 1000
 CLIENTS_SPLIT = "federated"  # the rows that clients hold
 PLACE, CLIENT = "#place", "#client"  # columns of a user's rows: "tickets.csv, line 7", and the client
-# The metrics of each kind of task; the first is the default.
-METRICS = {"labels": ("accuracy",), "options": ("accuracy",), "text": ("exact_match", "token_f1", "rouge_l")}
-METRIC_TITLES = {"accuracy": "accuracy", "exact_match": "exact match", "token_f1": "token F1", "rouge_l": "ROUGE-L"}
+KINDS = ("labels", "options", "text")
 SCORES = ("sum", "mean")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -166,16 +164,13 @@ class Task:
     chat: bool = False  # kind text: the prompt is a user's turn where the tokenizer has a chat template
     score: str = "sum"  # an answer's score: the sum of its tokens' log-probabilities, or their "mean"
     prior: tuple[float, ...] = ()  # kind labels: subtracted from the labels' scores; empty: zeros
-    target: float = 0.75  # a value of the metric worth reaching
-    metric: str = ""  # of the curves; default: accuracy, for kind text exact_match
 
     def __post_init__(self) -> None:
-        if self.kind not in METRICS:
-            raise InvalidInputError(f"task {self.name}: kind {self.kind!r} is none of {', '.join(METRICS)}")
+        if self.kind not in KINDS:
+            raise InvalidInputError(f"task {self.name}: kind {self.kind!r} is none of {', '.join(KINDS)}")
         names = self.label_names or (self.options if self.kind == "options" else ())
         words = self.label_words or (names if self.kind == "labels" else ())
-        metric = self.metric or METRICS[self.kind][0]
-        completed = {"title": self.title or self.name, "label_names": names, "label_words": words, "metric": metric}
+        completed = {"title": self.title or self.name, "label_names": names, "label_words": words}
         for name, value in completed.items():
             object.__setattr__(self, name, value)
         for problem in self._problems():
@@ -203,8 +198,6 @@ class Task:
                 yield "label_names and options differ in number"
         if self.kind == "labels":
             yield from self._label_problems()
-        if self.metric not in METRICS[self.kind]:
-            yield f"metric {self.metric!r} is not for kind {self.kind}: use {', '.join(METRICS[self.kind])}"
 
     def _label_problems(self) -> Iterator[str]:
         own = isinstance(self.rows, TableRows)
@@ -224,8 +217,8 @@ class Task:
 
     @property
     def counted(self) -> str:
-        """What a run counts as right in each evaluation: ``accuracy``, or for kind text ``exact_match``."""
-        return METRICS[self.kind][0]
+        """What a run's evaluations are the share of, in words."""
+        return "exact match" if self.kind == "text" else "accuracy"
 
     @property
     def num_classes(self) -> int:

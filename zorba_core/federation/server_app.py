@@ -27,7 +27,6 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.task import METRIC_TITLES
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import TrainState, init, plan_round
@@ -62,7 +61,7 @@ _MOST_VOID = 3  # rounds in a row without a usable answer before the run is give
 def main(grid: Grid, context: Context) -> None:
     """One run, new or resumed, as ``flwr run`` asks for it."""
     request = Request.of(context.run_config)
-    progress = Progress(request.terms.settings.rounds, metric=METRIC_TITLES[request.task.counted])
+    progress = Progress(request.terms.settings.rounds, metric=request.task.counted)
     serve(request, grid, callbacks=[progress], notice=lambda line: print(line, file=sys.stderr, flush=True))
 
 

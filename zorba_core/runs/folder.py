@@ -37,6 +37,7 @@ SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")
 BACKWARD_WORK = 2  # a backward pass costs about two forward passes
 TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
+_EARLIER = ("metric", "target")  # keys of a task that runs of earlier versions have
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -221,7 +222,8 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def task_of(config: Mapping[str, Any]) -> Task:
     """The task that :func:`task_config` describes."""
-    task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
+    described = {name: value for name, value in config.get("task", {}).items() if name not in _EARLIER}
+    task = task_from(described) if described else get_task(config["dataset"])
     of_run = {
         "prompt": config.get("prompt") or task.prompt,
         "label_words": tuple(config.get("label_words") or task.label_words),
