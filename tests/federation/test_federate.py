@@ -17,8 +17,9 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import client_app
 from zorba_core.federation.loopback import Loopback, _toml
 from zorba_core.federation.options import ServerOptions
-from zorba_core.federation.request import APP, Request, run_config
+from zorba_core.federation.request import APP, Request, Terms, run_config
 from zorba_core.runs import list_runs, read_run
+from zorba_core.runs.folder import task_of
 from zorba_core.runs.log import LOG
 from zorba_core.runs.record import Callback
 
@@ -47,6 +48,9 @@ def test_the_defaults_of_the_app_folder_are_a_run():
     assert (request.task.name, request.terms.clients, request.terms.settings.directions) == ("toy-reviews", 4, 10)
     assert request.options == ServerOptions()
     assert request.allocation.A_MN.all()
+    other = Request.of(run_config(prompt="{text} So", **{"label-words": '["a", "b"]'})).terms
+    received = task_of(Terms.read(other.to_json()).task)  # by a client
+    assert (received.prompt, received.label_words) == ("{text} So", ("a", "b"))
 
 
 def test_a_wrong_run_config_is_named():

@@ -174,7 +174,7 @@ def summary_lines(run: Run) -> list[str]:
 
 
 def _compared(accuracy: float, scores: dict[str, float] | None) -> list[str]:
-    """The sentence that sets the end of a run on rows of one's own beside simple classifiers."""
+    """The sentence that compares a run on the user's rows with simple classifiers."""
     return [f"{accuracy:.3f} of the same rows are right after training; {of_baselines(scores)}"] if scores else []
 
 

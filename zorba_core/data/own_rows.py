@@ -168,7 +168,7 @@ def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
     check_columns(frame, [*read, *(column for column in (rows.label, rows.client) if column)])
     if "label" in read:
         raise InvalidInputError(
-            f"task {task.name}: a column of text is called label, a name kept for labels to choose among; rename it"
+            f"task {task.name}: a column of text is called label, a name for labels to choose among; rename it"
         )
     columns: dict[str, Any] = {column: texts_of(frame, column) for column in read}
     refuse_without_text(frame, columns, task.text_columns, "text")

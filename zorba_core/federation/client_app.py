@@ -54,7 +54,7 @@ def hello(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """Open the replica and this client's rows, and say who it is."""
     run, terms, needs_prior = protocol.read_hello(message.content)
     client = _open(run, Terms.read(terms), own)
-    context.state.config_records["zorba"] = protocol.saved_terms(run, terms)
+    protocol.store_hello(message.content, context.state)
     place = {"partition": own.partition, "rows": len(client.rows), "base": client.replica.base_sha256}
     return _records({**place, **({"prior_C": client.label_prior().tolist()} if needs_prior else {})})
 
@@ -102,7 +102,7 @@ def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Clie
     """The client whose task this is, its replica moved through the averages."""
     task = protocol.read_task(message.content)
     if task.run != _run or own.partition not in _clients:  # a new process
-        run, terms = protocol.read_terms(context.state.config_records.get("zorba"))
+        run, terms, _ = protocol.read_hello(context.state)
         if run != task.run:
             raise ProtocolError("the run has not greeted this client")
         _open(run, Terms.read(terms), own)

@@ -10,7 +10,7 @@ Every answer says after which round the client needs averages the next time (``r
 (``error``). Scalars travel as one ``ArrayRecord``, and zeros of their shape go down before them: so Flower's own mods
 for clipping and noise apply to them as they are. All else is one ``ConfigRecord`` down, and up a ``ConfigRecord`` of
 texts and a ``MetricRecord`` of numbers. Nothing that arrives is trusted: :class:`Answer` takes plain values of the
-right kind and length, and whether scalars can be used is for :mod:`zorba_core.engine.reports` to judge.
+right kind and length, and :mod:`zorba_core.engine.reports` decides whether scalars can be used.
 
 Shapes: M blocks, Q directions of a round, R rounds.
 """
@@ -122,10 +122,11 @@ def read_task(records: RecordDict) -> Task:
 
 
 def read_hello(records: RecordDict) -> tuple[str, str, bool]:
-    """The run's name, its terms, and whether a label prior is asked for.
+    """The run's name, its terms, and whether a label prior is asked for; of a message, or of the client's state, which
+    keeps a greeting for a process that Flower starts later.
 
     Raises:
-        ProtocolError: it is malformed.
+        ProtocolError: it is missing or malformed.
     """
     try:
         return tuple(records[_RECORD][name] for name in ("run", "terms", "needs_prior"))
@@ -133,14 +134,9 @@ def read_hello(records: RecordDict) -> tuple[str, str, bool]:
         raise ProtocolError(f"the server's greeting has no {error}") from None
 
 
-def saved_terms(run: str, terms: str) -> ConfigRecord:
-    """What a client's state keeps of a greeting, for a process that Flower starts later."""
-    return ConfigRecord({"run": run, "terms": terms})
-
-
-def read_terms(record: ConfigRecord | None) -> tuple[str, str]:
-    """The run and its terms; empty where the client was not greeted."""
-    return ("", "") if record is None else (str(record["run"]), str(record["terms"]))
+def store_hello(records: RecordDict, state: RecordDict) -> None:
+    """Copy a greeting to the client's state, for :func:`read_hello`."""
+    state[_RECORD] = ConfigRecord(dict(records[_RECORD]))
 
 
 def answer_records(values: dict[str, Any], rho_Q: np.ndarray | None = None) -> RecordDict:
@@ -175,21 +171,21 @@ class Answer:
 
     def whole(self, name: str) -> int:
         """A whole number from 0 on."""
-        value = self._values.get(name)
-        if type(value) is not int or not 0 <= value < 2**53:
-            raise ProtocolError(f"{name} is {ascii(value)[:40]}, not a whole number")
+        value = self._value(name, int)
+        if not 0 <= value < 2**53:
+            raise ProtocolError(f"{name} is {value}, which is out of range")
         return value
 
     def number(self, name: str) -> float:
-        value = self._values.get(name)
-        if type(value) is not float:
-            raise ProtocolError(f"{name} is {ascii(value)[:40]}, not a number")
-        return value
+        return self._value(name, float)
 
     def text(self, name: str) -> str:
+        return self._value(name, str)
+
+    def _value(self, name: str, kind: type) -> Any:
         value = self._values.get(name)
-        if type(value) is not str:
-            raise ProtocolError(f"{name} is {ascii(value)[:40]}, not text")
+        if type(value) is not kind:
+            raise ProtocolError(f"{name} is {ascii(value)[:40]} and not {kind.__name__}")
         return value
 
     @property

@@ -53,7 +53,7 @@ class Replica:
         self.base_sha256 = self.network.weights_sha256()
         self.directions = directions_of(self.network, self.settings)
         self.line, self.round = 0, 0
-        self._base_M: list[Tensor] | None = None  # kept from the first trial until the run's own rounds begin
+        self._base_M: list[Tensor] | None = None  # from the first trial until the run's own rounds begin
 
     def follow(self, task: Task) -> None:
         """Move the weights through the task's averages; those already applied are skipped.

@@ -1,4 +1,4 @@
-"""How good a run's model is on labelled rows: its own evaluation rows or a table, with the base model beside it.
+"""How good a run's model is on labelled rows: its own evaluation rows or a table, compared with the base model.
 
 Shapes: R rows, C labels, N clients.
 """

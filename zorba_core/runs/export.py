@@ -60,7 +60,7 @@ def export_run(
 
 
 def save_model(network: Blocks, folder: str | os.PathLike[str]) -> str:
-    """Write the model in Hugging Face format, adapters merged into the weights beside them.
+    """Write the model in Hugging Face format, with adapters merged into its weights.
 
     Returns:
         The fingerprint of the weights as written: where nothing was merged, that of ``network.weights_sha256``.

@@ -44,7 +44,7 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Quality(Scored):
-    """Predictions of R rows beside their labels."""
+    """Predictions of R rows, and their labels."""
 
     labels: tuple[str, ...]  # names of 0..C-1
     label_R: np.ndarray  # int64
@@ -114,11 +114,11 @@ class Quality(Scored):
 
 @dataclass(frozen=True, eq=False)
 class TextQuality(Scored):
-    """Written answers of R rows beside those that were wanted."""
+    """Written answers of R rows, and the right ones."""
 
     expected: tuple[str, ...]
     written: tuple[str, ...]
-    loss: float  # mean cross-entropy of the wanted answers' tokens, nats
+    loss: float  # mean cross-entropy of the right answers' tokens, nats
 
     @property
     def rows(self) -> int:
