@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from zorba_core.allocation.measures import least_popularity
 from zorba_core.plots.theme import LIGHT, Palette, axis, styled
 
-_OUTLINED = 120  # clients; with more, outlines and gaps hide what they are around
+_OUTLINED = 120  # clients; with more, outlines and gaps cover the cells
 _BARS = 0.12  # share of the width, for the popularity of each block
 
 

@@ -115,7 +115,7 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
         x=shares if share else curve.gib_P,
         y=curve.lambda_P,
         customdata=np.column_stack((curve.gib_P, shares, curve.least_P)),
-        # A click finds markers alone; those of a curve of many points are not seen.
+        # Only markers can be clicked; on a curve of many points they are invisible.
         mode="markers" if curve.dots else "lines+markers" if marked or curve.strong else "lines",
         name=as_text(curve.name),
         line={"color": color, "width": 3 if curve.strong else 1.8, "shape": shape, "dash": dash},

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 # For `kaleido.Kaleido` and `kaleido.start_sync_server`: no MathJax, which no figure here uses, and no network for the
 # browser, since nothing listens at this address.
 OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
-_WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure that leaves them to the screen
+_WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure without a size
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _ONE_AT_A_TIME = threading.Lock()  # each starts a browser
 

@@ -124,7 +124,7 @@ def page_table(rows: list[Row]) -> str:
 
 
 def with_symbols(text: str) -> str:
-    """The paper's letters in place of their names, for people: ``sigma_G^2`` becomes ``σ_G^2``."""
+    """Replace names by the paper's letters: ``sigma_G^2`` becomes ``σ_G^2``."""
     return re.sub(rf"(?<![A-Za-z])({'|'.join(_SYMBOLS)})(?![A-Za-z])", lambda name: _SYMBOLS[name[1]], text)
 
 

@@ -180,8 +180,8 @@ def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ah
 
 
 def placebo_ratios(table: pd.DataFrame) -> pd.DataFrame:
-    """How many times as fast ``balanced`` came out as the paper's solver, whose matrices have the same Lambda, V and T
-    (E and D nearly so): a row for each cell, with the rates that one trial chose. Speed is rounds to the loss after
+    """Speed of ``balanced`` over that of the paper's solver, whose matrices have the same Lambda, V and T (E and D
+    nearly so): a row for each cell, with the rates that one trial chose. Speed is rounds to the loss after
     70 % of what the paper's best trial lost, by interpolation; a run that does not arrive counts its whole horizon."""
     rows = []
     for (study, _, _), part in table.groupby(["experiment", "base", "task"], sort=False):
@@ -284,7 +284,7 @@ def _by_loss(verdict: Verdict, what: str, cells: pd.DataFrame, margin: float) ->
 @claim("lambda/ranks", "Remark 1", "What controls convergence is Lambda, not the total of blocks.")
 def lambda_ranks(checkout: Path) -> Answer:
     """Spearman's rank correlation of Lambda with late loss over allocations of one total; the interval resamples
-    allocations and seeds. The planned series and the first, of which each must show the same."""
+    allocations and seeds. The planned series and the first must both show it."""
     texts, notes, verdicts = [], [], []
     for table, _ in _series(checkout, "lambda"):
         for cell, part in _one_total(table):

@@ -187,7 +187,7 @@ _SCARCE = {"one scarce": (1, *[20] * 11), "eleven scarce": (20, *[1] * 11)}
 
 
 def _lambda(profile: str) -> Plan:
-    """Does Lambda rank allocations of one total? Sixteen matrices of 80 blocks, and of some pairs equal T, V and
+    """Does Lambda rank allocations of one total? Sixteen matrices of 80 blocks; some pairs have equal T, V and
     popularities. Then Proposition 1's second half: two matrices of one multiset of least popularities, hence of one
     Lambda, of which one leaves a single block to a single client and the other eleven. That pair runs at the rate of
     the first series (0.02), whose three seeds left it open; its seeds are new.
@@ -243,7 +243,7 @@ def _cases(profile: str) -> Plan:
 def _blocks(profile: str) -> Plan:
     """Which blocks are worth training? All clients train the same ones: the first, the last, or spread over the depth.
     ``dropped`` reads the paper literally: blocks that a client does not activate are absent from its forward pass. On
-    the real model that ruins the loss before training, which three rounds at one rate show.
+    the real model this damages the loss before training; three rounds at one rate show it.
     """
     gpu = profile == "gpu"
     N = 50 if gpu else 8

@@ -1,4 +1,4 @@
-"""Experiments: Settings x seeds, one row an evaluation, one Parquet table an experiment.
+"""Experiments: Settings x seeds, one row for each evaluation, one Parquet table for each experiment.
 
 A plan (:mod:`zorba_core.study.plans`) names its cells and their arms. Trials choose the rate of each arm
 on a grid that grows until the best rate has a worse one on either side; then the arm's seeds run at that rate. Runs in
@@ -44,7 +44,7 @@ MEASURES = {
 COLUMNS: Mapping[str, str] = {
     "experiment": "string",
     "arm": "string",
-    "placebo_of": "string",  # the arm that this one repeats in all that the theory reads; empty: no placebo
+    "placebo_of": "string",  # the arm with the same numbers in theory; empty: no placebo
     "role": "string",  # "trial": chooses a rate; "measure": what the experiment is about
     "base": "string",  # the base model
     "task": "string",
@@ -78,7 +78,7 @@ class Arm:
 
     name: str
     matrix: Callable[[int], Allocation] | None = None  # by seed; None: a method that trains every block
-    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of Settings, on top of the cell's
+    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of Settings that replace the cell's
     lr: float = 1e-2  # the middle of the grid; the rate itself where there are no trials
     placebo_of: str = ""
 
@@ -317,7 +317,7 @@ def _allocation(config: Mapping[str, Any]) -> Allocation:
 
 
 def _existing_run(folder: Path) -> Any:
-    """The run in this folder; None where there is none, or one that was cut short before it had begun."""
+    """The run in this folder; None where there is none, or only one that ended before its first round."""
     from zorba_core.runs import Run
 
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:

@@ -113,7 +113,7 @@ def _estimate_error(c: Constants) -> float:
 
 def design(num_parameters: int, length: float) -> NDArray[np.float64]:
     """The 2d points +-length e_i, shape (P, d). Their mean of v v' is that of the whole sphere, length^2 / d times the
-    identity, so an average over them is exact for whatever is of second order in v."""
+    identity, so an average over them is exact for a function of second order in v."""
     identity_DD = length * np.eye(num_parameters)
     return np.concatenate([identity_DD, -identity_DD])
 

@@ -1,5 +1,5 @@
 """The 3 x 3 toy of the paper's Fig. 3, in full: every feasible matrix, the classes that differ in more than order, and
-what the paper's observations say about them, with exact fractions.
+the paper's observations on them, with exact fractions.
 
 The figure's matrices are not in the text; enumeration needs none of them. Permuting rows (blocks) or columns
 (clients) changes neither Lambda, V nor VRAM, so one representative stands for a class. Classes carry the letters a to
