@@ -14,7 +14,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.vram import ModelSpec, spec_from_config
@@ -192,7 +192,8 @@ def _missing(names: list[str], unused: list[str]) -> str:
     return f"its files lack {len(names)} of its parameters, the first {names[0]}"
 
 
-def _load(name_or_path, what, load):
+def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., Any]) -> Any:
+    """What ``load`` makes of the model's folder or hub name; ``what`` names it in errors."""
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
     try:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zorba_core.data.infer import Data
 from zorba_core.engine.loop import LocalRounds, init
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import Settings
@@ -32,7 +31,7 @@ def resume(
     run: str | os.PathLike[str] | RunFolder,
     *,
     model: str | os.PathLike[str] | None = None,
-    data: Data | None = None,
+    data: str | os.PathLike[str] | None = None,
     test: str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     notice: Notice = lambda line: None,
