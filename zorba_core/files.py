@@ -100,9 +100,7 @@ def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Ite
         with named_in_errors(target):
             yield temporary
             # mkstemp makes files private (0600); a result is as readable as any other file of its owner.
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o600 if private else 0o666 & ~umask)
+            temporary.chmod(0o600 if private else 0o666 & ~_umask())
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(target)
@@ -148,34 +146,25 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         with named_in_errors(target):
             yield temporary
-            readable_as_usual(temporary)
-            place_folder(temporary, target)
+            # mkdtemp and safetensors make private ones; these are as readable as others of their owner.
+            temporary.chmod(0o777 & ~_umask())
+            for file in temporary.iterdir():
+                if file.is_file() and not file.is_symlink():
+                    file.chmod(0o666 & ~_umask())
+            try:
+                temporary.rename(target)  # an empty folder gives way
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR) or not os.path.lexists(target):
+                    raise
+                raise InvalidInputError(f"{target} exists now; give a folder that does not") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def place_folder(made: Path, target: Path, otherwise: str = "give a folder that does not") -> None:
-    """Give a folder its name, unless another process took it meanwhile. One that is empty gives way.
-
-    Raises:
-        InvalidInputError: something is there.
-    """
-    try:
-        made.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR) or not os.path.lexists(target):
-            raise
-        raise InvalidInputError(f"{target} exists now; {otherwise}") from None
-
-
-def readable_as_usual(folder: Path) -> None:
-    """Let a folder and its files be as readable as others of their owner: safetensors and mkdtemp keep them private."""
+def _umask() -> int:
     umask = os.umask(0)
     os.umask(umask)
-    folder.chmod(0o777 & ~umask)
-    for file in folder.iterdir():
-        if file.is_file() and not file.is_symlink():
-            file.chmod(0o666 & ~umask)
+    return umask
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:

@@ -190,7 +190,13 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
             "or give the path of a Hugging Face folder or config.json"
         )
     name = path.parent.name if path.name == "config.json" else path.stem
-    return spec_from_config(_read_config(path), name or str(path))
+    try:
+        config = read_json(path)
+    except ValueError:
+        raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
+    if not isinstance(config, dict):
+        raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")
+    return spec_from_config(config, name or str(path))
 
 
 def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) -> ModelSpec:
@@ -228,13 +234,3 @@ def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
         sum(parameter.numel() for parameter in model.parameters()),
         ffn / sizes.hidden_size,
     )
-
-
-def _read_config(path: Path) -> Mapping[str, Any]:
-    try:
-        config = read_json(path)
-    except ValueError:
-        raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
-    if not isinstance(config, dict):
-        raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")
-    return config

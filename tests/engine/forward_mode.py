@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.reference import Estimate, batch_loss, mean_loss
+from zorba_core.engine.estimators.reference import Estimate, batch_loss
 from zorba_core.engine.rows import Rows
 
 
@@ -66,7 +66,8 @@ def _derivative(
                 hidden_BLH = network.run_block_without_weights(m, hidden_BLH)
             else:
                 hidden_BLH = network.run_block(m, hidden_BLH)
-        tangent = forward_ad.unpack_dual(mean_loss(network, batch, batch.read(hidden_BLH))).tangent
+        loss = batch.losses(network, batch.read(hidden_BLH)).sum() / batch.weights.sum()
+        tangent = forward_ad.unpack_dual(loss).tangent
         return 0.0 if tangent is None else float(tangent)
 
 

@@ -89,9 +89,9 @@ class Front:
 def front(fleet: Fleet, points: int = 1000, solver: str | Solver = "balanced", **options: Any) -> pd.DataFrame:
     """Lambda against VRAM for a fleet (Algorithm 2), a row for each of ``points`` VRAM reductions.
 
-    Columns as :meth:`Front.to_frame`; ``on_front`` marks the Pareto front. ``attrs`` has the row of the ``knee``, None
-    where the front is too short for one, and the ``hypervolume``. ``options`` and errors are those of :func:`sweep`,
-    which also gives the matrices.
+    ``table[table.on_front]`` is the Pareto front and ``table[table.knee]`` its knee, no row where the front is too
+    short for one; ``attrs`` has the knee's index and the ``hypervolume``. ``options`` and errors are those of
+    :func:`sweep`, which also gives the matrices.
     """
     return sweep(fleet, points, solver, **options).to_frame()
 
@@ -129,7 +129,11 @@ def sweep(
     whole_EN = fleet.affordable_N(tau_EN * fleet.capacity_N_bytes)
     budget_EN = np.clip(whole_EN, 1, M).astype(np.int16 if M < 2**15 else np.int64)
     if solver.rows is not None:
-        columns = _at_once(solver.rows(budget_EN, M), budget_EN, M)
+        rows = solver.rows(budget_EN, M)
+        covered_E = rows.min_popularity_E > 0
+        bound_E = np.where(covered_E, cauchy_bound(budget_EN, M), np.nan)
+        optimal_E = covered_E & (rows.bias_lambda_E <= bound_E * (1 + 1e-9))
+        columns = {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
     else:
         total_E = budget_EN.sum(axis=1, dtype=np.int64)
         problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(E))
@@ -225,14 +229,6 @@ def _one_by_one(
         if on_solution is not None:
             on_solution(solution)
     return columns
-
-
-def _at_once(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int) -> dict[str, Any]:
-    """Columns of a :class:`Front`, with Cauchy's bound."""
-    covered_E = rows.min_popularity_E > 0
-    bound_E = np.where(covered_E, cauchy_bound(budget_EN, num_blocks), np.nan)
-    optimal_E = covered_E & (rows.bias_lambda_E <= bound_E * (1 + 1e-9))
-    return {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
 
 
 def _front(fleet: Fleet, **columns: Any) -> Front:

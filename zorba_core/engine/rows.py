@@ -156,11 +156,6 @@ class Rows:
         """The first row of each example."""
         return self.rows_E.cumsum(0) - self.rows_E
 
-    @functools.cached_property
-    def first_answer_E(self) -> Tensor:
-        """The first candidate of each example."""
-        return self.answers_E.cumsum(0) - self.answers_E
-
     @property
     def length_E(self) -> Tensor:
         """Positions that each example needs."""
@@ -179,7 +174,8 @@ class Rows:
         """The given examples, in the given order."""
         index_B = torch.as_tensor(index_B, dtype=torch.int64)
         row = _spans(self.first_row_E[index_B], self.rows_E[index_B])
-        answer = _spans(self.first_answer_E[index_B], self.answers_E[index_B])
+        first_answer_E = self.answers_E.cumsum(0) - self.answers_E
+        answer = _spans(first_answer_E[index_B], self.answers_E[index_B])
         return Rows(
             *(part[row] for part in (self.token_ids_RL, self.last_R)),
             *(part[index_B] for part in (self.label_E, self.rows_E, self.answers_E)),

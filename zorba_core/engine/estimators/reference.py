@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
@@ -45,12 +44,7 @@ def batch_loss(
 
     The logits have the network's dtype; from there on it is float64, since a difference of two close losses is next.
     """
-    return float(mean_loss(network, batch, network(batch, active_M, inactive)))
-
-
-def mean_loss(network: Blocks, batch: Rows, final: Tensor) -> Tensor:
-    """F_n from what the batch reads of the last block's output: float64, without a dimension."""
-    return batch.losses(network, final).sum() / batch.weights.sum()
+    return float(batch.losses(network, network(batch, active_M, inactive)).sum() / batch.weights.sum())
 
 
 @torch.no_grad()
