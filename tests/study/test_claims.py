@@ -56,9 +56,7 @@ def test_what_needs_no_run_is_decided_as_it_is_stored(part, stored, root):
     assert all(len(row.measured.split()) <= 25 for row in stored)
     for claim in CLAIMS.values():
         if claim.decide.__module__.endswith(part):
-            verdict, measured, note = claim.outcome(root)
-            row = by_id[claim.id]
-            assert (str(verdict), measured, note) == (row.verdict, row.measured, row.note)
+            assert claim.outcome(root) == by_id[claim.id]
 
 
 def test_the_page_has_the_table_and_findings_of_400_words_whose_numbers_are_in_it(stored, root):

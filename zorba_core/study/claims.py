@@ -11,13 +11,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json, write_json, write_text
 from zorba_core.study import claims_allocation, claims_runs, claims_tables, claims_theory
-from zorba_core.study.outcome import CLAIMS, Verdict
+from zorba_core.study.outcome import CLAIMS, Row, Verdict
 
 FILE, PAGE = Path("artifacts/claims.json"), Path("artifacts/report/README.md")
 COMMAND = "zorba reproduce claims"
@@ -41,27 +41,10 @@ _SYMBOLS = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """A claim with its outcome, as ``artifacts/claims.json`` has it."""
-
-    id: str
-    where: str  # in the paper
-    says: str
-    measured: str
-    verdict: str  # of Verdict
-    note: str
-    decided_by: str  # the function, by module and name
-
-
 def decide(folder: str | os.PathLike[str] = ".") -> list[Row]:
     """Every claim, decided from mathematics and from what ``folder/artifacts`` holds. About 20 s of one core."""
     claims = [claim for module in PARTS.values() for claim in CLAIMS.values() if claim.decide.__module__ == module]
-    rows = []
-    for claim in claims:
-        verdict, measured, note = claim.outcome(Path(folder))
-        rows.append(Row(claim.id, claim.where, claim.says, measured, str(verdict), note, claim.decided_by))
-    return rows
+    return [claim.outcome(Path(folder)) for claim in claims]
 
 
 def write_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from zorba_core.errors import MissingDataError
 
@@ -36,12 +36,17 @@ class Verdict(StrEnum):
 Answer = tuple[bool | Verdict, str] | tuple[bool | Verdict, str, str]
 
 
-class Outcome(NamedTuple):
-    """``measured`` is one sentence with the numbers, ``note`` what a reader needs in order to trust it."""
+@dataclass(frozen=True)
+class Row:
+    """A claim with its decision, as in ``artifacts/claims.json``."""
 
-    verdict: Verdict
-    measured: str
-    note: str
+    id: str
+    where: str  # in the paper
+    says: str
+    measured: str  # one sentence with the numbers
+    verdict: str  # of Verdict
+    note: str  # how the numbers were made
+    decided_by: str  # the function, by module and name
 
 
 @dataclass(frozen=True)
@@ -56,22 +61,20 @@ class Claim:
     decide: Callable[..., Answer]
     arguments: Mapping[str, Any]
 
-    def outcome(self, checkout: Path) -> Outcome:
+    def outcome(self, checkout: Path) -> Row:
         """The decision. Without the tables that it needs: undecided, and the note is the command that makes them."""
+        by = f"{self.decide.__module__}.{self.decide.__name__}"
         takes_folder = "checkout" in inspect.signature(self.decide).parameters
         try:
             folder = {"checkout": checkout} if takes_folder else {}
             verdict, measured, *added = self.decide(**folder, **self.arguments)
         except MissingDataError as error:
-            return Outcome(Verdict.UNDECIDED, "not run", str(error))
+            return Row(self.id, self.where, self.says, "not run", str(Verdict.UNDECIDED), str(error), by)
         if not isinstance(verdict, Verdict):
             verdict = self.holds if verdict else self.fails
         note = " ".join((inspect.getdoc(self.decide) or "").split())
-        return Outcome(verdict, measured, " ".join(filter(None, [note, *added])))
-
-    @property
-    def decided_by(self) -> str:
-        return f"{self.decide.__module__}.{self.decide.__name__}"
+        note = " ".join(filter(None, [note, *added]))
+        return Row(self.id, self.where, self.says, measured, str(verdict), note, by)
 
 
 CLAIMS: dict[str, Claim] = {}  # by id, in the order in which their modules are imported
