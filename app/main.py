@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import streamlit as st
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
@@ -18,6 +20,7 @@ if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on
 
 from app.parts import ui  # noqa: E402
 
+_SCRIPTS = Path(st.__file__).with_name("static") / "static" / "js"
 MARK, WORDMARK = (str(Path(__file__).with_name(name)) for name in ("mark.svg", "wordmark.svg"))
 
 
@@ -39,7 +42,27 @@ def main() -> None:
         page.run()
 
 
+class EarlyPlotly:
+    """The first answer names the script that draws figures, 5 MB: the browser loads it while the page is being run."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        links = (f"</static/js/{file.name}>; rel=modulepreload" for file in _SCRIPTS.glob("PlotlyChart.*.js"))
+        self.link = ", ".join(links)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_link(message: Message) -> None:
+            if self.link and message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if headers.get("content-type", "").startswith("text/html"):
+                    headers.append("link", self.link)
+            await send(message)
+
+        await self.app(scope, receive, with_link)
+
+
 if __name__ == "__main__":  # not where a process that this one starts reads the file again
     main()
 elif __name__ == Path(__file__).stem:  # imported by `streamlit run`, which finds the server by this name
-    app = st.App(__file__, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])])
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    app = st.App(__file__, middleware=[hosts, Middleware(EarlyPlotly)])

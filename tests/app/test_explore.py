@@ -117,7 +117,11 @@ def test_an_uploaded_file_becomes_the_rows_of_the_table(app):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x89PNG\r\n", b"a;b\n1;2\n", b"client,vram_gib\na,eight\n", b"PK\x03\x04\x00"]
+    "content",
+    [
+        *(b"", b"\x89PNG\r\n", b"a;b\n1;2\n", b"client,vram_gib\na,eight\n", b"PK\x03\x04\x00"),
+        *(b"GiB,clients\n1.5,20000\n", b"GiB\n100000000\n"),  # a fleet, but more than a page can draw
+    ],
 )
 def test_a_file_that_is_no_fleet_is_refused_in_one_sentence(app, content):
     app.query_params["shape"] = "list"

@@ -55,6 +55,17 @@ def test_a_name_of_somebody_else_that_leads_here_is_answered_nothing(server):
         assert connection.getresponse().status == status, host
 
 
+@pytest.mark.slow
+def test_the_first_answer_names_the_script_that_draws_figures(server):
+    connection = http.client.HTTPConnection(server[0], timeout=300)
+    connection.request("GET", "/")
+    answer = connection.getresponse()
+    answer.read()
+    file = answer.headers["link"].partition(">")[0].removeprefix("<")
+    connection.request("GET", file)
+    assert connection.getresponse().status == 200
+
+
 def test_nothing_about_its_use_is_sent_anywhere(root):
     config = tomllib.loads((root / "app" / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert config["browser"]["gatherUsageStats"] is False

@@ -3,8 +3,9 @@
     python -m tests.benchmarks.bench_page [FILE]
 
 Time from the key or click to the second frame after the page's script ended and every picture is drawn, for fleets of
-50 and 1,000 clients; and from the address to the first picture. Streamlit's slider waits 200 ms for another key before
-it sends its value; a button sends at once. Run it on a quiet machine.
+50 and 1,000 clients; and from the address to the first picture. A slider sends its value when the key or the mouse is
+let go. Most of the time is the browser's: Streamlit draws a figure that changes anew, and twice, first without knowing
+its width. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def steps(page: Page, control: str) -> list[float]:
         else:
             page.get_by_role("radio", name=SHAPES[step % 2], exact=True).click()
         page.wait_for_function("count => window.waits.length > count", arg=step)
-        settled(page, FRONT)
+        settled(page, FRONT)  # also lets half a second go by
     return page.evaluate("window.waits")
 
 
