@@ -225,6 +225,7 @@ def test_sc3_is_not_seen_to_be_slower_where_a_slowdown_is_excluded(tmp_path):
         for seed in range(6):
             noise = 0.001 * (-1) ** seed
             rows += rows_of("SC2", seed, [0.5] * 7, [0.5] * 7)
+            rows += rows_of("SC2 again", seed, [0.5] * 7, [0.9] * 7, placebo_of="SC2")  # widens no margin
             rows += rows_of("SC3", seed, [0.5] * 7, [0.5 + shift + noise] * 7)
         written(tmp_path, "cases", rows)
         assert CLAIMS["fig-4b/sc3"].outcome(tmp_path).verdict == verdict
