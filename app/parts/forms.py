@@ -79,7 +79,7 @@ def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
     try:
         Settings(**given)
     except (ZorbaError, ValueError) as error:
-        return given, str(error)
+        return given, re.sub(r"^lr\b", "learning rate", str(error))  # as the field is called
     return given, ""
 
 

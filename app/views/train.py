@@ -87,12 +87,14 @@ def _form() -> Form:
     values["rounds"] = rounds if given is None else given
     values["lr"] = forms.setting("lr", "Learning rate", place=basics[1])
     clients = basics[2].number_input(
-        "Clients", value=None, min_value=1, step=1, key="train_clients", persist_state="session",
+        "Clients", value=None, step=1, key="train_clients", persist_state="session",
         placeholder=str(LARGE_CLIENTS) if large else "the whole fleet",
         help="Clients that train, from the smallest VRAM of the fleet to the largest in even steps. Rows with a column "
         "of clients say themselves how many.",
     )  # fmt: skip
     given, unusable = forms.checked(values)
+    if clients is not None and clients < 1:  # a bound of the widget's would keep the number before, and Start on
+        clients, unusable = None, f"Clients is {clients}; it must be at least 1."
     return Form(model, {**options, **given}, forms.client_count(options) or clients, bool(large), wrong or unusable)
 
 

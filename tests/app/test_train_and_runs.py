@@ -47,10 +47,16 @@ def test_the_page_shows_what_would_be_trained(train):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"), [("rounds", 0, "Rounds is 0"), ("lr", -1.0, "Lr is"), ("batch_size", 10**9, "Batch")]
+    ("name", "value", "says"),
+    [
+        ("set_rounds", 0, "Rounds is 0"),
+        ("set_lr", -1.0, "Learning rate is"),
+        ("set_batch_size", 10**9, "Batch"),
+        ("train_clients", 0, "Clients is 0"),
+    ],
 )
 def test_a_setting_out_of_range_is_named_and_start_is_off(train, name, value, says):
-    train.run().number_input(key=f"set_{name}").set_value(value).run()
+    train.run().number_input(key=name).set_value(value).run()
     assert says in texts(train)
     assert train.button(key="start").disabled
 
