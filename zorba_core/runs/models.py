@@ -163,7 +163,9 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
             **options,
         )
     if getattr(model, "peft_config", None):  # then the report is about the adapters alone
-        raise ValueError("it has adapters among its files (adapter_config.json); give them apart, as --adapter")
+        raise ValueError(
+            "it has adapters among its files (adapter_config.json); merge them (merge_and_unload) and save the model"
+        )
     parameters = dict(model.named_parameters(remove_duplicate=False))  # a tied head is in no report of missing ones
     missing = sorted(name for name in report["missing_keys"] if name in parameters)
     unused = sorted(report["unexpected_keys"])
