@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.data.baselines import baselines
+from zorba_core.data.encode import count_cuts, label_tokens
 from zorba_core.data.load import load
 from zorba_core.data.prompts import Prompts, answer_space, fill
 from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
@@ -56,8 +57,6 @@ def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) 
 def _labels(
     task: Task, train: pd.DataFrame, test: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 ) -> list[dict[str, Any]]:
-    from zorba_core.data.encode import label_tokens
-
     if "label" not in train:
         return []
     counts = [np.bincount(frame["label"], minlength=task.num_classes).tolist() for frame in (train, test)]
@@ -88,8 +87,6 @@ def _example(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 
 def _lengths(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
     """Tokens of whole prompts, uncut, of the first rows; and what ``seq_len`` cuts."""
-    from zorba_core.data.encode import count_cuts
-
     measured = train.head(_MEASURED)
     prompts = Prompts(task, measured, tokenizer)
     length_R = np.array([prompts.fixed + prompts.length(row) for row in range(len(measured))])
