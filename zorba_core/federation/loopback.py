@@ -41,7 +41,7 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 os.execv(sys.argv[1], sys.argv[1:])
 """  # a command that the kernel ends with its parent
-_SECONDS_TO_START = 120.0
+_SECONDS_TO_START, _SECONDS_TO_END = 120.0, 10.0
 
 
 def federate_on_loopback(
@@ -103,8 +103,10 @@ class Loopback:
                 process.kill()
             for process in self._processes:
                 process.wait()
-            if not failed:
-                shutil.rmtree(self.folder, ignore_errors=True)
+            until = time.monotonic() + _SECONDS_TO_END
+            while not failed and self.folder.exists() and time.monotonic() < until:
+                shutil.rmtree(self.folder, ignore_errors=True)  # what Flower's processes started may still write
+                time.sleep(0.05)
 
     def start_superlink(self) -> int:
         """Start the SuperLink and wait until it listens on the port that is returned.
