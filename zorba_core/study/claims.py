@@ -94,8 +94,8 @@ def page_table(rows: list[Row]) -> str:
     lines = [
         _TABLE_BEGINS,
         "",
-        f"{len(rows)} claims: {counted}. Notes, and the function behind each verdict: [claims.json](../claims.json), "
-        f"made by `{COMMAND}`.",
+        f"{len(rows)} claims: {counted}. Differences in nats are of the loss late in a run. "
+        f"Notes, and the function behind each verdict: [claims.json](../claims.json), made by `{COMMAND}`.",
     ]
     for part, module in PARTS.items():
         lines += ["", f"### {part}", "", "| where | the paper says | measured | verdict |", "| --- | --- | --- | --- |"]
