@@ -73,6 +73,12 @@ def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
         alt=f"Histogram of the VRAM of {len(study.all_N_gib)} clients, in steps of one block.",
     )
     _summary(scenario, study)
+    _buttons(scenario, study)
+    return scenario, study
+
+
+def _buttons(scenario: Scenario, study: fleets.Study) -> None:
+    """Keep this fleet, draw another of its shape, and back to the paper's."""
     with st.container(horizontal=True, gap="small"):
         taken = [item.split("|", 1)[0] for item in scenario.compared]
         link = scenarios.link_of(scenario.fleet)
@@ -102,7 +108,6 @@ def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
             disabled=scenario.is_paper and scenario.fleet == Scenario(model=scenario.model),
             help="50 clients, uniform from one block to all blocks.",
         )
-    return scenario, study
 
 
 def _needs_in_words(need: fleets.Needs) -> str:
