@@ -52,7 +52,7 @@ OWN_DEFAULTS = {
     ),
     "pareto": {"model": "opt-125m"},
     "federate": {
-        **dict.fromkeys(("lr", "schedule", "direction", "directions")),
+        **dict.fromkeys(("lr", "schedule", "direction", "directions", "seq_len", "batch_size")),
         "rounds": 20, "eval_every": 5, "estimator": "cohort",
     },
 }  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -80,5 +82,13 @@ def test_a_loss_that_no_rate_lowers_is_said(parts, monkeypatch):
     monkeypatch.setattr(rate, "_MOST_RATES", 1)
     monkeypatch.setattr(rate, "_FIRST_STRIDE", 1e30)
     monkeypatch.setattr(rate, "_TRIES", 1)
-    with pytest.raises(RunError, match=r"no learning rate from .* lowered the held-out loss"):
+    with pytest.raises(RunError, match=r"every learning rate from .* raised the held-out loss"):
         find_rate(*parts, SETTINGS)
+
+
+def test_a_loss_that_stays_as_it_was_gives_a_rate_and_a_warning(parts, monkeypatch):
+    losses = itertools.chain([1.0], itertools.repeat(1.001))
+    monkeypatch.setattr(rate, "evaluate", lambda network, rows: SimpleNamespace(loss=next(losses)))
+    found = find_rate(*parts, SETTINGS)
+    assert found.lr == float(f"{SAFETY * max(trial.lr for trial in found.trials):.2g}")
+    assert "no trial round lowered the held-out loss of 1.000" in found.sentence()

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 # Settings.suited, or the rows, decide where these are left out.
 _SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len", "batch_size"))
+_HELP = {
+    "batch_size": "Rows of each client in a round, B; default 8, and 4 of long --data with a large model.",
+    "seq_len": "Longest prompt in tokens, L; default 64, and for --data what holds 99 of 100 rows, at most 96.",
+}
 _FIRST = "What most people need"
 _PANELS = {
     **dict.fromkeys(("data", "label", "model", "clients", "rounds", "lr"), _FIRST),
@@ -39,7 +43,7 @@ _PANELS = {
 }
 _FEDERATION_PANELS = dict.fromkeys(("data", "test", "model", "clients", "rounds", "lr"), _FIRST)
 _FEDERATION_DEFAULTS = {
-    **dict.fromkeys(("lr", "schedule", "direction", "directions")),
+    **dict.fromkeys(("lr", "schedule", "direction", "directions", "seq_len", "batch_size")),
     "rounds": 20,
     "eval_every": 5,
     "estimator": "cohort",
@@ -59,10 +63,9 @@ def train(
         defaults=_SUITED,
         text=("lr",),
         help={
+            **_HELP,
             "lr": "Learning rate, or auto: found by some ten trial rounds; default: auto.",
             "rounds": "Rounds, T; default 150, and 40 of a large model.",
-            "batch_size": "Rows of each client in a round, B; default 8, and 4 of long --data with a large model.",
-            "seq_len": "Longest prompt in tokens, L; default 64, and for --data what holds 99 of 100 rows, at most 96.",
         },
     ),
     folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_PANELS),
@@ -201,7 +204,7 @@ def federate(
         make=dict,
         defaults=_FEDERATION_DEFAULTS,
         text=("lr",),
-        help={"lr": "Learning rate, or auto: by some ten trial rounds with the clients; default: auto."},
+        help={**_HELP, "lr": "Learning rate, or auto: by some ten trial rounds with the clients; default: auto."},
     ),
     options: ServerOptions = options_of(ServerOptions, panel="Federation"),
     folder: FolderOptions = options_of(FolderOptions, panel="Run"),
@@ -216,7 +219,7 @@ def federate(
     Ctrl-C ends the run after the round at hand, a second one at once; zorba resume continues it. How to deploy on
     several hosts is in zorba_core/federation/README.md.
     """
-    from zorba_core.runs.load import read_spec
+    from zorba_core.runs.load import read_spec, suited_settings
 
     _check_flower()
     check_folder(folder.runs_folder)
@@ -224,8 +227,10 @@ def federate(
     model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
     spec = read_spec(model)
     find_lr = settings["lr"] in (None, "auto")
-    settings = Settings.suited(spec.num_parameters, **settings | ({"lr": None} if find_lr else {}))
-    chosen_task = task.task()  # before anything slow
+    given = settings | ({"lr": None} if find_lr else {})
+    Settings.suited(spec.num_parameters, **given)  # a wrong value is said before rows are read
+    chosen_task = task.task()
+    settings = suited_settings(chosen_task, model, given)
     named = named_clients(chosen_task, task.division)
     if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
         choice = choice.replace(clients=_FEDERATION_CLIENTS)

@@ -34,6 +34,7 @@ from zorba_core.errors import InvalidInputError, RunError
 
 HELD_OUT_ROWS = 64
 SAFETY, ENOUGH_DIRECTIONS = 0.5, 64  # of the largest stable rate; times the root of Q / 64 where Q is less
+_CHANCE = 0.01  # of the held-out loss
 _PROBE = 1e-4  # a rate of which only the length of the step is wanted
 _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # of the weights' length; of the first rate, for another try
 _MOST_RATES, _TRIES = 16, 3
@@ -66,10 +67,10 @@ class Rate:
     def sentence(self) -> str:
         """One line for people."""
         below = [trial.lr for trial in self.trials if trial.loss is not None and trial.loss < self.initial_loss]
-        return (
-            f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered the held-out loss of "
-            f"{self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
-        )
+        loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
+        if not below:
+            return f"learning rate {self.lr:g}: no trial round lowered {loss}; expect little of this model here"
+        return f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered {loss}"
 
 
 class Trials(Protocol):
@@ -105,7 +106,7 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     """As :func:`find_rate`, with rounds from anywhere. ``network`` holds the base weights, before and after.
 
     Raises:
-        RunError: no rate lowers the held-out loss.
+        RunError: every rate raises the held-out loss.
     """
     base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
     chains = min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
@@ -128,6 +129,8 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
             padded_CR = [losses + [math.inf] * (longest - len(losses)) for losses in losses_CR]
             mean_R = np.mean(padded_CR, axis=0)
             stable = np.flatnonzero(mean_R < initial)
+            if not len(stable):  # what chance alone raises is no reason to go lower
+                stable = np.flatnonzero(mean_R < (1 + _CHANCE) * initial)
             if len(stable):
                 rates = [first * 2**r for r in range(longest)]
                 tried = [
@@ -141,7 +144,7 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     finally:
         network.copy_to_blocks(base_M)
     raise RunError(
-        f"no learning rate from {first / _LOWER:.2g} on lowered the held-out loss of {initial:.4f} in a round; "
+        f"every learning rate from {first / _LOWER:.2g} on raised the held-out loss of {initial:.4f} in a round; "
         "give more directions or a larger batch, or a rate with --lr"
     )
 
