@@ -228,7 +228,7 @@ def placebo(checkout: Path) -> Answer:
         Verdict.UNDECIDED,
         f"two like allocations came out {' and '.join(f'{ratio:.2f}' for ratio in pooled)} times as fast; with the "
         f"cell as the sample {value:.2f} ({low:.2f} to {high:.2f}, {len(cells)} cells)",
-        note + (f" Since then placebos differ by up to {max(later):.3f} nats, {len(later)} pairs." if later else ""),
+        note + (f" Placebos of later runs differ by up to {max(later):.3f} nats." if later else ""),
     )
 
 
