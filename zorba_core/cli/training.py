@@ -23,7 +23,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.options import ServerOptions
 from zorba_core.files import check_folder, to_json
 from zorba_core.runs import Run
-from zorba_core.vram import GIB
+from zorba_core.vram import GIB, ModelSpec
 
 if TYPE_CHECKING:
     from zorba_core.runs.record import Callback
@@ -76,15 +76,10 @@ def train(
 
     Ctrl-C ends the run after the round at hand and exits with status 1; zorba resume continues it.
     """
-    from zorba_core.runs.load import read_spec, suited_settings
     from zorba_core.runs.train import fine_tune
 
     task = task.with_model()
-    spec, find_lr = read_spec(task.model), settings["lr"] in (None, "auto")
-    given = settings | ({"lr": None} if find_lr else {})
-    Settings.suited(spec.num_parameters, **given)  # a wrong value is said before rows are read
-    chosen_task = task.task()
-    settings = suited_settings(chosen_task, task.model, given)
+    spec, chosen_task, settings, find_lr = _suited(task, settings)
     chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
     run = supervised(
         settings.rounds,
@@ -106,6 +101,17 @@ def train(
         chosen_task.counted,
     )
     emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
+
+
+def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings, bool]:
+    """The model's sizes, the task, settings that suit both, and whether the learning rate is to be found."""
+    from zorba_core.runs.load import read_spec, suited_settings
+
+    spec, find_lr = read_spec(task.model), given["lr"] in (None, "auto")
+    given = given | ({"lr": None} if find_lr else {})
+    Settings.suited(spec.num_parameters, **given)  # a wrong value is said before rows are read
+    chosen = task.task()
+    return spec, chosen, suited_settings(chosen, task.model, given), find_lr
 
 
 def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
@@ -208,9 +214,7 @@ def federate(
     ),
     options: ServerOptions = options_of(ServerOptions, panel="Federation"),
     folder: FolderOptions = options_of(FolderOptions, panel="Run"),
-    simulate: bool = typer.Option(
-        False, "--simulate", help="Virtual clients in this process, without a network.", rich_help_panel=_FIRST
-    ),
+    simulate: bool = typer.Option(False, "--simulate", help="All clients in this process.", rich_help_panel=_FIRST),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Start a SuperLink and one SuperNode for each client on this machine, each with its own rows, fine-tune with
@@ -219,18 +223,11 @@ def federate(
     Ctrl-C ends the run after the round at hand, a second one at once; zorba resume continues it. How to deploy on
     several hosts is in zorba_core/federation/README.md.
     """
-    from zorba_core.runs.load import read_spec, suited_settings
-
     _check_flower()
     check_folder(folder.runs_folder)
     task = task.with_model()
     model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
-    spec = read_spec(model)
-    find_lr = settings["lr"] in (None, "auto")
-    given = settings | ({"lr": None} if find_lr else {})
-    Settings.suited(spec.num_parameters, **given)  # a wrong value is said before rows are read
-    chosen_task = task.task()
-    settings = suited_settings(chosen_task, model, given)
+    spec, chosen_task, settings, find_lr = _suited(task, settings)
     named = named_clients(chosen_task, task.division)
     if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
         choice = choice.replace(clients=_FEDERATION_CLIENTS)

@@ -106,7 +106,7 @@ def _changed(task: Task, overrides: Overrides) -> Task:
     }
     changes: dict[str, Any] = {"prompt": overrides.prompt or task.prompt}
     if overrides.answer:
-        changes |= {"kind": "text", "answer": overrides.answer, "options": (), "metric": ""}
+        changes |= {"kind": "text", "answer": overrides.answer, "options": ()}
     if overrides.answer or overrides.label not in (None, task.rows.label):
         changes |= {"label_names": (), "label_words": (), "prior": ()}
         given |= {"label_values": ()}
