@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -66,16 +66,21 @@ class Progress(Callback):
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Context manager: Ctrl-C does nothing, for a moment of tidying up."""
+def on_interrupt(handler: Any) -> Iterator[None]:
+    """Context manager: what Ctrl-C does (only the main thread can say so; elsewhere nothing changes)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def undisturbed() -> AbstractContextManager[None]:
+    """Context manager: Ctrl-C does nothing, for a moment of tidying up."""
+    return on_interrupt(signal.SIG_IGN)
 
 
 class Interrupted(RunError):
@@ -100,17 +105,9 @@ class Interrupt(Callback):
         if self._asked:
             raise Interrupted(f"interrupted after round {done.round}; resume with: zorba resume {self.folder}")
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Context manager: listen for SIGINT (only the main thread can; elsewhere nothing changes)."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGINT, self._handle)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+    def listening(self) -> AbstractContextManager[None]:
+        """Context manager: listen for SIGINT."""
+        return on_interrupt(self._handle)
 
     def _handle(self, number: int, frame: object) -> None:
         asked, self._asked = self._asked, True  # also where the exception is lost, in a weak reference's callback
