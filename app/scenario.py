@@ -7,6 +7,7 @@ the widgets' own.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
@@ -216,9 +217,22 @@ def put(scenario: Scenario) -> None:
         st.session_state.pop(name, None)
 
 
+def current() -> Scenario:
+    """The scenario as the widgets stand (for callbacks: a click may come before the run that reads the one before)."""
+    scenario = st.session_state[_SCENARIO]
+    state = st.session_state
+    shown = {name: state[name] for name in Scenario.model_fields if name in state}
+    if shown.get("spend") == state.get("spend_shown"):
+        shown.pop("spend", None)  # nobody moved it
+    for name, value in shown.items():
+        with contextlib.suppress(ValidationError):  # the page says so
+            scenario = scenario.replace(**{name: None if value == state.get(f"usual_{name}") else value})
+    return scenario
+
+
 def update(**changes: Any) -> None:
     """Change fields (a button's callback)."""
-    put(st.session_state[_SCENARIO].replace(**changes))
+    put(current().replace(**changes))
 
 
 def link_of(scenario: Scenario) -> str:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import scenario as scenarios
 from app.parts import fleets, ui
-from app.scenario import MOST_COMPARED, SHAPES, Scenario, update
+from app.scenario import MOST_COMPARED, SHAPES, Scenario, current, update
 from zorba_core.errors import ZorbaError
 from zorba_core.fleet import MIXES
 from zorba_core.plots.memory import histogram_figure
@@ -80,14 +80,12 @@ def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
 def _buttons(scenario: Scenario, study: fleets.Study) -> None:
     """Keep this fleet, draw another of its shape, and back to the paper's."""
     with st.container(horizontal=True, gap="small"):
-        taken = [item.split("|", 1)[0] for item in scenario.compared]
         link = scenarios.link_of(scenario.fleet)
         st.button(
             "Keep for comparison",
             icon=":material/keep:",
             on_click=_keep,
-            args=(scenario, next((slot for slot in "0123" if slot not in taken), "")),
-            disabled=len(taken) >= MOST_COMPARED
+            disabled=len(scenario.compared) >= MOST_COMPARED
             or bool(study.problem)
             or any(item.endswith(f"|{link}") for item in scenario.compared),
             help=f"Draw this fleet's curve beside the next ones; up to {MOST_COMPARED}.",
@@ -104,7 +102,6 @@ def _buttons(scenario: Scenario, study: fleets.Study) -> None:
             "As in the paper",
             icon=":material/undo:",
             on_click=_as_in_paper,
-            args=(scenario,),
             disabled=scenario.is_paper and scenario.fleet == Scenario(model=scenario.model),
             help="50 clients, uniform from one block to all blocks.",
         )
@@ -250,7 +247,8 @@ def _other_model() -> None:
     update(**changes, spend=None, flips="", **({"rows": ()} if st.session_state.get("shape") == "list" else {}))
 
 
-def _as_in_paper(scenario: Scenario) -> None:
+def _as_in_paper() -> None:
+    scenario = current()
     paper = Scenario(model=scenario.model)
     scenarios.put(
         paper.replace(**{name: getattr(scenario, name) for name in ("unit", "methods", "follow", "compared")})
@@ -303,7 +301,12 @@ class ComparedFleet(NamedTuple):
     item: str  # as the scenario has it
 
 
-def _keep(scenario: Scenario, slot: str) -> None:
+def _keep() -> None:
+    scenario = current()
+    taken = {item.split("|", 1)[0] for item in scenario.compared}
+    slot = next((slot for slot in "0123" if slot not in taken), None)
+    if slot is None:
+        return
     name = name_of(scenario, fleets.study(scenario.fleet)).replace("|", "/")
     update(compared=(*scenario.compared, f"{slot}|{name}|{scenarios.link_of(scenario.fleet)}"))
 

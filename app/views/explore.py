@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.parts import downloads, fleets, pictures, ui
 from app.parts.shape import checked, compared_fleets, controls, widget
-from app.scenario import Scenario, begin, end, update
+from app.scenario import Scenario, begin, current, end, update
 
 METHOD_HELP = (
     "Λ for each VRAM that the clients may use together. **Paper's method**: Algorithm 2, a sweep of 1,000 VRAM "
@@ -185,11 +185,14 @@ def _compared(scenario: Scenario) -> None:
     st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=config, alt="The kept fleets in numbers.")
     with st.container(horizontal=True, gap="small"):
         for each in compared:
-            rest = tuple(item for item in scenario.compared if item != each.item)
             st.button(
-                f"Forget {ui.plain(each.name)}", icon=":material/close:", on_click=update, kwargs={"compared": rest},
+                f"Forget {ui.plain(each.name)}", icon=":material/close:", on_click=_forget, args=(each.item,),
                 key=f"forget_{each.slot}_{each.name}",
             )  # fmt: skip
+
+
+def _forget(item: str) -> None:
+    update(compared=tuple(other for other in current().compared if other != item))
 
 
 def _explain() -> None:

@@ -93,6 +93,20 @@ def test_a_kept_fleet_stays_beside_the_next_and_is_in_the_address(app):
     assert "compared" not in app.query_params
 
 
+def test_a_click_that_comes_before_the_page_has_drawn_a_choice_loses_nothing(app):
+    app.run().button_group(key="shape").set_value("three")
+    app.number_input(key="clients").set_value(20)
+    slider = app.select_slider(key="spend")
+    slider.set_value(slider.options[60])
+    next(button for button in app.button if button.label == "Keep for comparison").click().run()
+    texts(app)
+    assert app.button_group(key="shape").value == "three"
+    item = app.query_params["compared"]
+    assert "Three kinds" in item
+    assert "clients=20" in item
+    assert float(app.query_params["spend"]) == pytest.approx(float(slider.options[60]), abs=1)
+
+
 def test_no_more_than_four_fleets_are_kept(app):
     for slot in range(4):
         app.query_params["compared"] = [f"{slot}|f{slot}|seed={slot}" for slot in range(4)]
