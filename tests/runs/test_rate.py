@@ -35,14 +35,31 @@ def found(parts):
     return find_rate(*parts, SETTINGS)
 
 
-def test_the_rate_is_half_of_the_largest_whose_round_lowers_the_held_out_loss(found):
-    lower = [trial.lr for trial in found.trials if trial.loss is not None and trial.loss < found.initial_loss]
-    assert found.lr == float(f"{SAFETY * max(lower):.2g}")
-    assert [later.lr / first.lr for first, later in zip(found.trials, found.trials[1:], strict=False)] == pytest.approx(
+def test_the_rates_double_until_one_raises_the_held_out_loss(found):
+    largest = _largest_stable(found)
+    assert [later.lr / first.lr for first, later in itertools.pairwise(found.trials)] == pytest.approx(
         [2.0] * (len(found.trials) - 1)
     )
-    above = [trial for trial in found.trials if trial.lr > max(lower)]
+    above = [trial for trial in found.trials if trial.lr > largest]
+    assert above
     assert all(trial.loss is None or trial.loss >= found.initial_loss for trial in above)
+    assert found.lr <= float(f"{SAFETY * largest:.2g}")
+
+
+def test_the_rate_is_half_of_the_largest_stable_one_and_less_where_three_rounds_raise_the_loss(parts, monkeypatch):
+    monkeypatch.setattr(rate, "_MOST_RATES", 3)
+    losses = iter([1.0, 0.9, 0.8, 0.7, 2.0, 1.5, 1.2, 0.9, 1.1, 0.9])
+    monkeypatch.setattr(rate, "evaluate", lambda network, rows: SimpleNamespace(loss=next(losses)))
+    found = find_rate(*parts, SETTINGS)
+    half = float(f"{SAFETY * found.trials[-1].lr:.2g}")
+    assert found.refused == (half,)
+    assert found.lr == float(f"{half / 2:.2g}")
+    assert found.rounds == 1 + 3 + 3 + 3
+    assert f"but three at {half:.2g} raised it" in found.sentence()
+
+
+def _largest_stable(found):
+    return max(trial.lr for trial in found.trials if trial.loss is not None and trial.loss < found.initial_loss)
 
 
 def test_it_is_the_same_for_the_same_request_and_moves_no_weight(parts, found):
@@ -55,9 +72,8 @@ def test_it_is_the_same_for_the_same_request_and_moves_no_weight(parts, found):
 def test_few_directions_are_tried_several_times_and_get_a_lower_share(parts, monkeypatch):
     monkeypatch.setattr(rate, "_MOST_RATES", 3)
     few = find_rate(*parts, SETTINGS.replace(directions=16))
-    assert few.rounds == 3 * 3 + 1
-    lower = [trial.lr for trial in few.trials if trial.loss is not None and trial.loss < few.initial_loss]
-    assert few.lr == float(f"{SAFETY * math.sqrt(16 / 64) * max(lower):.2g}")
+    assert few.rounds == 1 + 3 * 3 + 3
+    assert few.lr == float(f"{SAFETY * math.sqrt(16 / 64) * _largest_stable(few):.2g}")
 
 
 def test_a_method_that_takes_the_gradient_gets_a_rate_too(parts, monkeypatch):

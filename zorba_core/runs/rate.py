@@ -6,6 +6,9 @@ it began. The largest rate whose loss was still below is the largest stable one,
 stable for one round need not be for a hundred: the noise of few directions adds up over a run, so below 64 directions
 the answer falls with the root of their number. The run's cosine schedule then falls from there.
 
+The small rates of a trial may have led to where a large one is harmless. So the answer is put to the test: three rounds
+at it, from the base weights, have to lower the loss; else half of it is tried.
+
 A round of few directions says little: then several such chains are averaged, each along rounds of its own. The first
 rate moves the weights by 1/128 of their length; where even that is too much, the trial begins lower.
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -39,6 +42,7 @@ _PROBE = 1e-4  # a rate of which only the length of the step is wanted
 _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # of the weights' length; of the first rate, for another try
 _MOST_RATES, _TRIES = 16, 3
 _DIRECTIONS, _MOST_CHAINS = 40, 4  # as many chains as make up 40 directions a rate
+_TEST_ROUNDS, _MOST_TESTS = 3, 6
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Rate:
     initial_loss: float
     held_out_rows: int
     rounds: int  # that were computed
+    refused: tuple[float, ...] = ()  # rates at which three rounds raised the loss
 
     def describe(self) -> dict[str, Any]:
         """For a run's log."""
@@ -70,7 +75,8 @@ class Rate:
         loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
         if not below:
             return f"learning rate {self.lr:g}: no trial round lowered {loss}; expect little of this model here"
-        return f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered {loss}"
+        but = f", but three at {min(self.refused):.2g} raised it" if self.refused else ""
+        return f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered {loss}{but}"
 
 
 class Trials(Protocol):
@@ -108,45 +114,100 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     Raises:
         RunError: every rate raises the held-out loss.
     """
-    base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
     chains = min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
-    first, initial, rounds = math.nan, math.nan, 0
+    safety = SAFETY * math.sqrt(min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS))
+    search = _Search(trials, network)
     try:
-        for attempt in range(_TRIES):
+        tried, largest = search.largest_stable(chains)
+        lr, refused = float(f"{safety * largest:.2g}"), []
+        while len(refused) < _MOST_TESTS and not search.lowers(lr):
+            refused.append(lr)
+            lr = float(f"{lr / 2:.2g}")
+    finally:
+        network.copy_to_blocks(search.base_M)
+    return Rate(lr, tried, search.initial, trials.held_out_rows, search.rounds, tuple(refused))
+
+
+class _Search:
+    """Trial rounds in chains, each from the base weights and along directions of its own.
+
+    Attributes:
+        initial: the held-out loss of the base weights, nats.
+        rounds: how many were computed.
+    """
+
+    def __init__(self, trials: Trials, network: Blocks) -> None:
+        self._trials, self._network, self._chains, self.rounds = trials, network, 0, 0
+        self.base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
+        self.initial = math.nan
+
+    def largest_stable(self, chains: int) -> tuple[tuple[Trial, ...], float]:
+        """Every rate of a range test, and the largest whose mean loss over ``chains`` stays below the initial one.
+
+        Raises:
+            RunError: there is none.
+        """
+        first = math.nan
+        for _ in range(_TRIES):
             losses_CR = []
-            for c in range(chains):
-                network.copy_to_blocks(base_M)
-                trials.begin((attempt * chains + c) * (_MOST_RATES + 1))
+            for _ in range(chains):
+                self._begin()
                 if math.isnan(first):
-                    initial = trials.loss()
-                    trials.step(_PROBE)
-                    first = _FIRST_STRIDE / _stride(network, base_M)
-                    rounds += 1
-                losses = _losses(trials, first, initial)
-                losses_CR.append(losses.finite)
-                rounds += losses.rounds
+                    self.initial = self._trials.loss()
+                    self._trials.step(_PROBE)
+                    self.rounds += 1
+                    first = _FIRST_STRIDE / _stride(self._network, self.base_M)
+                losses_CR.append(self._range_test(first))
             longest = max(map(len, losses_CR))
-            padded_CR = [losses + [math.inf] * (longest - len(losses)) for losses in losses_CR]
-            mean_R = np.mean(padded_CR, axis=0)
-            stable = np.flatnonzero(mean_R < initial)
-            if not len(stable):  # what chance alone raises is no reason to go lower
-                stable = np.flatnonzero(mean_R < (1 + _CHANCE) * initial)
+            mean_R = np.mean([losses + [math.inf] * (longest - len(losses)) for losses in losses_CR], axis=0)
+            stable = np.flatnonzero(mean_R < self.initial)
+            if not len(stable):
+                stable = np.flatnonzero(mean_R < self._chance)
             if len(stable):
                 rates = [first * 2**r for r in range(longest)]
-                tried = [
-                    Trial(lr, float(loss) if math.isfinite(loss) else None)
-                    for lr, loss in zip(rates, mean_R, strict=True)
-                ]
-                safety = SAFETY * math.sqrt(min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS))
-                lr = float(f"{safety * rates[stable[-1]]:.2g}")
-                return Rate(lr, tuple(tried), initial, trials.held_out_rows, rounds)
+                losses = [float(loss) if math.isfinite(loss) else None for loss in mean_R]
+                return tuple(map(Trial, rates, losses)), rates[stable[-1]]
             first *= _LOWER
-    finally:
-        network.copy_to_blocks(base_M)
-    raise RunError(
-        f"every learning rate from {first / _LOWER:.2g} on raised the held-out loss of {initial:.4f} in a round; "
-        "give more directions or a larger batch, or a rate with --lr"
-    )
+        raise RunError(
+            f"every learning rate from {first / _LOWER:.2g} on raised the held-out loss of {self.initial:.4f} in a "
+            "round; give more directions or a larger batch, or a rate with --lr"
+        )
+
+    def lowers(self, lr: float) -> bool:
+        """Whether the loss is lower after three rounds at ``lr``, or higher by no more than chance."""
+        self._begin()
+        losses = [self._loss_after(lr) for _ in range(_TEST_ROUNDS)]
+        return losses[-1] < self._chance
+
+    @property
+    def _chance(self) -> float:
+        """What chance alone raises the loss to is no reason for a lower rate."""
+        return (1 + _CHANCE) * self.initial
+
+    def _begin(self) -> None:
+        self._network.copy_to_blocks(self.base_M)
+        self._trials.begin(self._chains * (_MOST_RATES + 1))
+        self._chains += 1
+
+    def _range_test(self, first: float) -> list[float]:
+        """The loss after each rate, twice the one before, until two in a row are above the initial one."""
+        losses: list[float] = []
+        while len(losses) < _MOST_RATES and not (len(losses) > 1 and min(losses[-2:]) > self.initial):
+            loss = self._loss_after(first * 2 ** len(losses))
+            if not math.isfinite(loss):
+                break
+            losses.append(loss)
+        return losses
+
+    def _loss_after(self, lr: float) -> float:
+        """The loss after one more round at ``lr``; infinite where the chain diverged."""
+        self.rounds += 1
+        try:
+            self._trials.step(lr)
+        except RunError:
+            return math.inf
+        loss = self._trials.loss()
+        return loss if math.isfinite(loss) else math.inf
 
 
 def _stride(network: Blocks, base_M: Sequence[Tensor]) -> float:
@@ -156,26 +217,6 @@ def _stride(network: Blocks, base_M: Sequence[Tensor]) -> float:
         moved += float((network.block_weights(m) - base).square().sum(dtype=torch.float64))
         length += float(base.square().sum(dtype=torch.float64))
     return math.sqrt(moved / length) / _PROBE
-
-
-class _Losses(NamedTuple):
-    finite: list[float]
-    rounds: int
-
-
-def _losses(trials: Trials, first: float, initial: float) -> _Losses:
-    """The held-out loss after each rate, twice the one before, until two in a row are above the initial one."""
-    losses: list[float] = []
-    while len(losses) < _MOST_RATES and not (len(losses) > 1 and min(losses[-2:]) > initial):
-        try:
-            trials.step(first * 2 ** len(losses))
-        except RunError:
-            return _Losses(losses, len(losses) + 1)
-        loss = trials.loss()
-        if not math.isfinite(loss):
-            return _Losses(losses, len(losses) + 1)
-        losses.append(loss)
-    return _Losses(losses, len(losses))
 
 
 class _LocalTrials:
