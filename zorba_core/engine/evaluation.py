@@ -35,12 +35,14 @@ def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def evaluate(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> Evaluation:
-    """Accuracy and loss of the whole network (every block with its weights) on all ``rows``."""
+def evaluate(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE, precision: str = "highest") -> Evaluation:
+    """Accuracy and loss of the whole network (every block with its weights) on all ``rows``, with products of that
+    precision."""
     right, loss, weight = 0, 0.0, 0.0
-    for _, batch, final in _in_batches(network, rows, batch_size):
-        scored = batch.scored(network, final)
-        right, loss, weight = right + scored.right, loss + scored.loss, weight + scored.weight
+    with network.at_precision(precision):
+        for _, batch, final in _in_batches(network, rows, batch_size):
+            scored = batch.scored(network, final)
+            right, loss, weight = right + scored.right, loss + scored.loss, weight + scored.weight
     return Evaluation(right / len(rows), loss / weight, rows.metric)
 
 
@@ -51,9 +53,10 @@ def label_log_probabilities(network: Blocks, rows: Rows, batch_size: int = BATCH
     fewer than C options. The labels that ``rows`` hold play no part."""
     most = len(rows.words_C) if rows.one_token else int(rows.answers_E.max())
     log_p_EC = np.full((len(rows), most), -np.inf)
-    for chosen, batch, final in _in_batches(network, rows, batch_size):
-        part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()
-        log_p_EC[chosen, : part.shape[1]] = part
+    with network.at_precision("highest"):
+        for chosen, batch, final in _in_batches(network, rows, batch_size):
+            part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()
+            log_p_EC[chosen, : part.shape[1]] = part
     return log_p_EC
 
 
@@ -81,7 +84,6 @@ def _in_batches(network: Blocks, rows: Rows, batch_size: int) -> Iterator[tuple[
     before_E = rows_E.cumsum(0) - rows_E
     batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
     chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
-    with network.at_precision("highest"):
-        for chosen in chosen_by_batch:
-            batch = rows.rows(chosen).to(network.device)
-            yield chosen.numpy(), batch, network(batch)
+    for chosen in chosen_by_batch:
+        batch = rows.rows(chosen).to(network.device)
+        yield chosen.numpy(), batch, network(batch)

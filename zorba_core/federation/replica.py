@@ -178,7 +178,8 @@ class Client:
         """Sum of the losses over the rows held out, nats, and their weight."""
         some = self._with_prior(task).rows(np.array(task.held_out))
         weight = float(some.weights.sum())
-        return evaluate(self.replica.network, some).loss * weight, weight
+        network = self.replica.network
+        return evaluate(network, some, precision=network.precision).loss * weight, weight
 
     def _with_prior(self, task: Task) -> Rows:
         return replace(self.rows, prior_C=torch.tensor(task.prior_C, dtype=torch.float64))

@@ -42,7 +42,7 @@ _PROBE = 1e-4  # a rate of which only the length of the step is wanted
 _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # of the weights' length; of the first rate, for another try
 _MOST_RATES, _TRIES = 16, 3
 _DIRECTIONS, _MOST_CHAINS = 40, 4  # as many chains as make up 40 directions a rate
-_TEST_ROUNDS, _MOST_TESTS = 3, 6
+_TEST_ROUNDS, _MOST_TESTS, _HOPELESS = 3, 6, 1.5
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,12 @@ class _Search:
     def lowers(self, lr: float) -> bool:
         """Whether the loss is lower after three rounds at ``lr``, or higher by no more than chance."""
         self._begin()
-        losses = [self._loss_after(lr) for _ in range(_TEST_ROUNDS)]
-        return losses[-1] < self._chance
+        loss = self.initial
+        for _ in range(_TEST_ROUNDS):
+            if loss > _HOPELESS * self.initial:
+                return False
+            loss = self._loss_after(lr)
+        return loss < self._chance
 
     @property
     def _chance(self) -> float:
@@ -234,7 +238,7 @@ class _LocalTrials:
         self._state, _ = step(self._state, self._network, self._allocation, self._rows, settings)
 
     def loss(self) -> float:
-        return evaluate(self._network, self._rows.evaluation).loss
+        return evaluate(self._network, self._rows.evaluation, precision=self._network.precision).loss
 
 
 def held_out_positions(rows_N: Sequence[int], seed: int) -> list[np.ndarray]:
