@@ -64,7 +64,7 @@ def train(
         text=("lr",),
         help={
             **_HELP,
-            "lr": "Learning rate, or auto: found by some ten trial rounds; default: auto.",
+            "lr": "Learning rate, or auto: found by some fifteen trial rounds; default: auto.",
             "rounds": "Rounds, T; default 150, and 40 of a large model.",
         },
     ),
@@ -210,7 +210,7 @@ def federate(
         make=dict,
         defaults=_FEDERATION_DEFAULTS,
         text=("lr",),
-        help={**_HELP, "lr": "Learning rate, or auto: by some ten trial rounds with the clients; default: auto."},
+        help={**_HELP, "lr": "Learning rate, or auto: by some fifteen trial rounds with the clients; default: auto."},
     ),
     options: ServerOptions = options_of(ServerOptions, panel="Federation"),
     folder: FolderOptions = options_of(FolderOptions, panel="Run"),

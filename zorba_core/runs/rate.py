@@ -1,4 +1,4 @@
-"""A learning rate that suits a model, its data and its fleet, found in some ten trial rounds.
+"""A learning rate that suits a model, its data and its fleet, found in some fifteen trial rounds.
 
 From the base weights the engine takes rounds whose rate doubles each time, and after each the loss on rows held out
 from the clients (a range test: Smith, Cyclical Learning Rates, 2017). It falls, and at some rate it rises above where
