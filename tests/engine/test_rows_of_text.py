@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.engine.forward_mode import estimate_jvp
+from zorba_core.engine import evaluation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
@@ -51,6 +52,12 @@ def word_rows(rows: int, seed: int) -> Rows:
 MAKERS = [written_rows, choice_rows, word_rows]
 
 
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Evaluation takes three rows at a time, so that a test needs few."""
+    monkeypatch.setattr(evaluation, "BATCH_SIZE", 3)
+
+
 def own_loss(network: Blocks, rows: Rows) -> float:
     """transformers' loss of the whole sequences, their prompts masked."""
     ids_RL = F.pad(rows.token_ids_RL, (0, 1))
@@ -61,15 +68,15 @@ def own_loss(network: Blocks, rows: Rows) -> float:
     return float(network.model(ids_RL, labels=labels_RL).loss)
 
 
-def test_the_loss_of_text_is_transformers_loss_of_labels(family, make_tiny_model):
+def test_the_loss_of_text_is_transformers_loss_of_labels(family, make_tiny_model, small_batches):
     network = Blocks(make_tiny_model(family), dtype=torch.float64)
     for seed in range(3):
         rows = written_rows(5, seed)
         assert batch_loss(network, rows) == pytest.approx(own_loss(network, rows), abs=1e-6)
-        assert evaluate(network, rows, batch_size=2).loss == pytest.approx(own_loss(network, rows), abs=1e-6)
+        assert evaluate(network, rows).loss == pytest.approx(own_loss(network, rows), abs=1e-6)
 
 
-def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(family, make_tiny_model):
+def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(family, make_tiny_model, small_batches):
     network = Blocks(make_tiny_model(family), dtype=torch.float64)
     prompts, answers, label_E = choices(6, 0)
     scores = []
@@ -81,12 +88,12 @@ def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(famil
             whole.append(sum(log_p[step, token] for step, token in enumerate(option)))
         scores.append(torch.stack(whole))
     rows = Rows.of(prompts, answers, label_E, seq_len=16, pad_id=0)
-    log_p_EC = label_log_probabilities(network, rows, batch_size=3)
+    log_p_EC = label_log_probabilities(network, rows)
     for log_p_C, score_C in zip(log_p_EC, scores, strict=True):
         assert log_p_C[: len(score_C)] == pytest.approx(score_C.log_softmax(0).numpy(), abs=1e-6)
         assert np.isinf(log_p_C[len(score_C) :]).all()
     expected = np.mean([-score.log_softmax(0)[label] for score, label in zip(scores, label_E, strict=True)])
-    scored = evaluate(network, rows, batch_size=3)
+    scored = evaluate(network, rows)
     assert scored.loss == pytest.approx(expected, abs=1e-6)
     assert scored.accuracy == np.mean([int(s.argmax()) == label for s, label in zip(scores, label_E, strict=True)])
 
@@ -217,7 +224,7 @@ def test_elsewhere_than_on_a_cpu_lengths_are_whole_steps(subtests):
             assert rows.to("meta").token_ids_RL.shape[1] == length  # no more than there are
 
 
-def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):
+def test_exact_match_is_what_greedy_writing_gives(make_tiny_model, small_batches):
     """Teacher forcing and writing agree: an answer counts as right exactly when the model writes it and then ends."""
     network = Blocks(make_tiny_model("opt"), dtype=torch.float64)
     prompts, _, _ = choices(8, 5)
@@ -226,7 +233,7 @@ def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):
     right = [0, 1, 1, 0, 1, 1, 0, 1]
     answers = [[[*tokens[:-1], tokens[-1] if hit else 399]] for tokens, hit in zip(written, right, strict=True)]
     rows = Rows.of(prompts, answers, np.zeros(8), seq_len=16, pad_id=0)
-    scored = evaluate(network, rows, batch_size=3)
+    scored = evaluate(network, rows)
     assert (scored.accuracy, scored.metric) == (5 / 8, "exact_match")
 
 

@@ -35,32 +35,29 @@ def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def evaluate(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE, precision: str = "highest") -> Evaluation:
-    """Accuracy and loss of the whole network (every block with its weights) on all ``rows``, with products of that
-    precision."""
-    right, loss, weight = 0, 0.0, 0.0
+def evaluate(network: Blocks, rows: Rows, precision: str = "highest") -> Evaluation:
+    """Accuracy and loss of the whole network, every block with its weights; products are of that precision."""
     with network.at_precision(precision):
-        for _, batch, final in _in_batches(network, rows, batch_size):
-            scored = batch.scored(network, final)
-            right, loss, weight = right + scored.right, loss + scored.loss, weight + scored.weight
-    return Evaluation(right / len(rows), loss / weight, rows.metric)
+        parts = [batch.scored(network, final) for _, batch, final in _in_batches(network, rows)]
+    loss = sum(part.loss for part in parts) / sum(part.weight for part in parts)
+    return Evaluation(sum(part.right for part in parts) / len(rows), loss, rows.metric)
 
 
 @torch.no_grad()
-def label_log_probabilities(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> np.ndarray:
+def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
     """Log-probability of each label or option of each example among those it chooses from, (E, C), float64: the softmax
     over scores, where a score is the sum of the log-probabilities of the answer's tokens. -inf where an example has
     fewer than C options. The labels that ``rows`` hold play no part."""
     most = len(rows.words_C) if rows.one_token else int(rows.answers_E.max())
     log_p_EC = np.full((len(rows), most), -np.inf)
     with network.at_precision("highest"):
-        for chosen, batch, final in _in_batches(network, rows, batch_size):
+        for chosen, batch, final in _in_batches(network, rows):
             part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()
             log_p_EC[chosen, : part.shape[1]] = part
     return log_p_EC
 
 
-def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS, batch_size: int = BATCH_SIZE) -> np.ndarray:
+def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarray:
     """The model's own preference among the label words, (C,), float64: the mean over at most ``most`` rows of each
     word's log-probability among them. The labels of ``rows`` play no part.
 
@@ -72,17 +69,17 @@ def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS, batch_size:
     """
     chosen = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
     plain = replace(rows.rows(chosen), prior_C=rows.prior_C[:0])
-    return label_log_probabilities(network, plain, batch_size).mean(axis=0)
+    return label_log_probabilities(network, plain).mean(axis=0)
 
 
-def _in_batches(network: Blocks, rows: Rows, batch_size: int) -> Iterator[tuple[np.ndarray, Rows, Tensor]]:
-    """Which examples, those examples, and what their loss reads of the last block; about ``batch_size`` rows at a time.
+def _in_batches(network: Blocks, rows: Rows) -> Iterator[tuple[np.ndarray, Rows, Tensor]]:
+    """Which examples, those examples, and what their loss reads of the last block; about ``BATCH_SIZE`` rows at a time.
     Examples of similar length share a batch, so that little of it is padding."""
     order_E = torch.argsort(rows.length_E, stable=True)
-    # Rows before each example: a batch ends where a multiple of batch_size does.
+    # Rows before each example: a batch ends where a multiple of BATCH_SIZE does.
     rows_E = rows.rows_E[order_E]
     before_E = rows_E.cumsum(0) - rows_E
-    batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
+    batch_E = torch.div(before_E, BATCH_SIZE, rounding_mode="floor")
     chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
     for chosen in chosen_by_batch:
         batch = rows.rows(chosen).to(network.device)
