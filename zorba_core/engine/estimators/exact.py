@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
+import weakref
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import linear
+from torch.nn import functional as F
 from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine.blocks import Blocks, Inactive
@@ -44,10 +43,10 @@ TABLE_BYTES = 2**29  # of the gradients that are held at once, unless a single c
 _POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1280, 2**16
 _LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 
+# Each network's tables, held from round to round: fresh memory takes the system longer to give than this to fill.
+_TABLES: weakref.WeakKeyDictionary[Blocks, list[Tensor]] = weakref.WeakKeyDictionary()
+
 Layers = list[tuple[nn.Module, dict[str, int]]]  # of a block: where each parameter stands in the block's vector
-Own = Sequence[
-    tuple[int, slice]
-]  # the clients of a group that activate a block, by place in the share; their positions
 
 
 @torch.no_grad()
@@ -75,7 +74,7 @@ def estimate_exact(
     layers_M = _layers(network)
     low_rank = directions.kind.low_rank
     for share in _shares(network, batches_N, tables=not low_rank):
-        clients = list(itertools.chain(*share))
+        clients = [n for group in share for n in group]
         sums = (_LowRankScalars if low_rank else _Gradients)(network, A_MN[:, clients], seeds_Q, directions)
         for group in share:
             batches_C, place = [batches_N[n] for n in group], clients.index(group[0])
@@ -89,15 +88,20 @@ class _Gradients:
 
     def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
         self._active_MC, self._seeds_Q, self._directions = active_MC, seeds_Q, directions
-        count = active_MC.shape[1]
-        self._table_MCD = [network.block_weights(m).new_zeros(count, size) for m, size in enumerate(network.sizes_M)]
+        count, held_MCD = active_MC.shape[1], _TABLES.setdefault(network, [])
+        if not held_MCD or len(held_MCD[0]) < count:
+            held_MCD[:] = [network.block_weights(m).new_empty(count, size) for m, size in enumerate(network.sizes_M)]
+        self._table_MCD = [table_CD[:count].zero_() for table_CD in held_MCD]
 
-    def add(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
-        """The gradient of the parameter that starts there is left^T right over a client's positions."""
+    def add_matrix(self, block: int, start: int, client: int, left_PA: Tensor, right_PB: Tensor) -> None:
+        """The gradient of the matrix that starts there is left^T right, for the client at this place."""
         shape = left_PA.shape[1], right_PB.shape[1]
-        for c, positions in own:
-            gradient_AB = self._table_MCD[block][c, start : start + shape[0] * shape[1]].view(shape)
-            gradient_AB.addmm_(left_PA[positions].t(), right_PB[positions])
+        gradient_AB = self._table_MCD[block][client, start : start + shape[0] * shape[1]].view(shape)
+        gradient_AB.addmm_(left_PA.t(), right_PB)
+
+    def add_vector(self, block: int, start: int, client: int, gradient_A: Tensor) -> None:
+        """The gradient of the vector that starts there, for the client at this place."""
+        self._table_MCD[block][client, start : start + len(gradient_A)].add_(gradient_A)
 
     def scalars(self) -> np.ndarray:
         """rho of the share's clients and all directions: (C, Q), float64."""
@@ -112,27 +116,27 @@ class _LowRankScalars:
     """The scalars of a share's clients along low-rank directions, without their gradients."""
 
     def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
-        shape = active_MC.shape[1], len(seeds_Q)
-        self._total_CQ = torch.zeros(shape, dtype=torch.float64, device=network.device)
+        self._total_CQ = torch.zeros(active_MC.shape[1], len(seeds_Q), dtype=torch.float64, device=network.device)
         # Blocks come one by one: the factors of one are enough.
         self._factors_of = functools.lru_cache(1)(
             lambda block: {factors.part.start: factors for factors in directions.factors(seeds_Q, block)}
         )
 
-    def add(self, block: int, start: int, left_PA: Tensor, right_PB: Tensor, own: Own) -> None:
+    def add_matrix(self, block: int, start: int, client: int, left_PA: Tensor, right_PB: Tensor) -> None:
         _, u_QA, z_QB = self._factors_of(block)[start]
-        for c, positions in own:
-            product_PQ = linear(left_PA[positions], u_QA).mul_(linear(right_PB[positions], z_QB))
-            self._total_CQ[c] += product_PQ.sum(0, dtype=torch.float64)
+        product_PQ = F.linear(left_PA, u_QA).mul_(F.linear(right_PB, z_QB))
+        self._total_CQ[client] += product_PQ.sum(0, dtype=torch.float64)
+
+    def add_vector(self, block: int, start: int, client: int, gradient_A: Tensor) -> None:
+        self._total_CQ[client] += F.linear(gradient_A[None], self._factors_of(block)[start].z_Qn)[0]
 
     def scalars(self) -> np.ndarray:
         return self._total_CQ.cpu().numpy()
 
 
 def _shares(network: Blocks, batches_N: Sequence[Rows], *, tables: bool) -> list[list[list[int]]]:
-    """The clients, those with the longest rows first, in shares of groups. ``tables``: each client of a share has one
-    for each block."""
-    # Clients of a share.
+    """The clients, those with the longest rows first, in shares of groups. With ``tables`` of gradients a share has as
+    many clients as :data:`TABLE_BYTES` allow."""
     most = max(1, TABLE_BYTES // (sum(network.sizes_M) * network.dtype.itemsize)) if tables else len(batches_N)
     positions = _POSITIONS_CPU if network.device.type == "cpu" else _POSITIONS_ELSEWHERE
     shares: list[list[list[int]]] = []
@@ -162,43 +166,41 @@ def _backward(
     """F_n of a group, (C,), float64; ``sums`` gets the gradients of each layer. The group's first client stands at
     ``place`` of the share."""
     rows, clients = batches_C[0].joined(batches_C, network.device), np.arange(len(batches_C))
-    client_R = np.repeat(clients, [len(batch.token_ids_RL) for batch in batches_C])
-    client_E = np.repeat(clients, [len(batch) for batch in batches_C])
+    rows_C = [len(batch.token_ids_RL) for batch in batches_C]
+    client_R, client_E = np.repeat(clients, rows_C), np.repeat(clients, [len(batch) for batch in batches_C])
     share_E = 1 / np.array([batch.weights.sum() for batch in batches_C])[client_E]
-    active_M = np.flatnonzero(A_MC.any(axis=1)).tolist()
+    own_M = [np.flatnonzero(active_C).tolist() for active_C in A_MC]
+    active_M = [m for m, own in enumerate(own_M) if own]
     first = active_M[0] if active_M else network.num_blocks  # nothing is kept of the blocks before it
 
     def add(block: int, layer: nn.Module, starts: dict[str, int], x: Tensor, dy: Tensor) -> None:
         """Hand over the gradients of a layer's parameters, for the clients that activate its block."""
         x_PI, dy_PO = (part.flatten(0, -2).to(layer.weight.dtype) for part in (x, dy))
-        end_C = np.searchsorted(client_R, clients, side="right") * (len(x_PI) // len(client_R))
-        start_C = [0, *end_C[:-1]]
-        own = [(place + c, slice(start_C[c], end_C[c])) for c in np.flatnonzero(A_MC[block])]
+        positions_C = [len(x_PI) // len(client_R) * count for count in rows_C]
+        x_CPI, dy_CPO = x_PI.split(positions_C), dy_PO.split(positions_C)
         for name, start in starts.items():
             if name == "weight" and isinstance(layer, nn.Linear | Conv1D):
-                left, right, spans = *((x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)), own
-            else:  # a vector is a matrix of one row
-                wanted_PO = dy_PO * _slope(layer, x_PI) if name == "weight" else dy_PO
-                right = torch.stack([wanted_PO[positions].sum(0) for _, positions in own])
-                left, spans = right.new_ones(len(own), 1), [(c, slice(i, i + 1)) for i, (c, _) in enumerate(own)]
-            sums.add(block, start, left, right, spans)
+                left_CPA, right_CPB = (x_CPI, dy_CPO) if isinstance(layer, Conv1D) else (dy_CPO, x_CPI)
+                for c in own_M[block]:
+                    sums.add_matrix(block, start, place + c, left_CPA[c], right_CPB[c])
+            else:
+                wanted_CPO = (dy_PO * _slope(layer, x_PI)).split(positions_C) if name == "weight" else dy_CPO
+                for c in own_M[block]:
+                    sums.add_vector(block, start, place + c, wanted_CPO[c].sum(0))
 
     def watch(block: int, starts: dict[str, int], layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         if output.requires_grad:
-            x = inputs[0].detach()
-            output.register_hook(lambda dy: add(block, layer, starts, x, dy))
+            output.register_hook(functools.partial(add, block, layer, starts, inputs[0].detach()))
 
     with contextlib.ExitStack() as hooks:
         for m in active_M:
             for layer, starts in layers_M[m]:
-                hooks.callback(layer.register_forward_hook(partial(watch, m, starts)).remove)
-        hidden = network.embed(rows.token_ids_RL)
-        for m in range(first):
-            hidden = _through(network, m, hidden, A_MC[m, client_R], inactive)
-        entering = hidden.detach().requires_grad_(bool(active_M))
+                hooks.callback(layer.register_forward_hook(functools.partial(watch, m, starts)).remove)
         with torch.enable_grad():
-            hidden = entering
-            for m in range(first, network.num_blocks):
+            hidden = network.embed(rows.token_ids_RL)
+            for m in range(network.num_blocks):
+                if m == first:
+                    entering = hidden.requires_grad_()
                 hidden = _through(network, m, hidden, A_MC[m, client_R], inactive)
             loss_E = rows.losses(network, rows.read(hidden)) * torch.from_numpy(share_E).to(network.device)
         if active_M:
@@ -224,26 +226,25 @@ def _layers(network: Blocks) -> list[Layers]:
     """
     layers_M: list[Layers] = []
     for m in range(network.num_blocks):
-        parameters = list(network.block_parameters(m).values())
-        starts = itertools.accumulate((part.numel() for part in parameters), initial=0)
-        start_by_id = dict(zip(map(id, parameters), starts, strict=False))
+        trained = set(map(id, network.block_parameters(m).values()))
         layers_M.append([])
         for layer in network.block_module(m).modules():
-            own = {name: id(parameter) for name, parameter in layer.named_parameters(recurse=False)}
-            trained = {name: start_by_id[key] for name, key in own.items() if key in start_by_id}
-            norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in layer.parameters(recurse=False))
-            if trained and not (norm or isinstance(layer, nn.Linear | Conv1D)):
+            own = dict(layer.named_parameters(recurse=False))
+            starts = {name: part.storage_offset() for name, part in own.items() if id(part) in trained}
+            norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in own.values())
+            if starts and not (norm or isinstance(layer, nn.Linear | Conv1D)):
                 raise InvalidInputError(
                     f"estimator exact knows linear layers and norms, and block {m} has a {type(layer).__name__}; "
                     "use estimator cohort"
                 )
-            layers_M[m] += [(layer, trained)] if trained else []
+            layers_M[m] += [(layer, starts)] if starts else []
     return layers_M
 
 
 def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:
     """How fast each number that the norm returns grows with its weight, (P, I): a norm is linear in its weights."""
-    parts = dict(norm.named_parameters(recurse=False))
-    zero_I, one_I = torch.zeros_like(parts["weight"]), torch.ones_like(parts["weight"])
-    without_PI, with_PI = (functional_call(norm, {**parts, "weight": weight}, (x_PI,)) for weight in (zero_I, one_I))
+    one_I = torch.ones_like(norm.weight)
+    if type(norm) is nn.LayerNorm and norm.bias is not None:
+        return F.layer_norm(x_PI, norm.normalized_shape, one_I, norm.bias, norm.eps).sub_(norm.bias)
+    without_PI, with_PI = (functional_call(norm, {"weight": one_I * scale}, (x_PI,)) for scale in (0, 1))
     return with_PI.sub_(without_PI)
