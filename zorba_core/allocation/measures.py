@@ -31,10 +31,10 @@ def popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def least_popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The smallest c_m among each client's blocks; 0 for a client without a block."""
-    popularity_M = popularity(A_MN)
-    infinite = A_MN.shape[1] + 1  # above every popularity
-    least_N = np.where(A_MN, popularity_M[:, None], infinite).min(axis=0, initial=infinite)
-    return np.where(least_N == infinite, 0, least_N)
+    popularity_M, least_N = popularity(A_MN), np.zeros(A_MN.shape[1], np.int64)
+    for level in np.unique(popularity_M)[::-1]:  # the least popular come last
+        least_N[A_MN[popularity_M == level].any(axis=0)] = level
+    return least_N
 
 
 def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
@@ -45,15 +45,11 @@ def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
 class Allocation:
     """A block activation matrix and everything that follows from it.
 
-    A client or block may be empty, as in a matrix made by hand: Lambda or V is then infinite. A subclass that gives
-    ``popularity_M``, ``least_popularity_N``, ``blocks_held_N`` and ``influence_N`` itself has all other numbers without
-    a dense matrix.
+    A client or block may be empty, as in a matrix made by hand: Lambda or V is then infinite.
 
     Raises:
         InvalidInputError: not a matrix of 0 and 1.
     """
-
-    A_MN: NDArray[np.bool_]
 
     def __init__(self, A_MN: ArrayLike) -> None:
         A_MN = np.array(A_MN)

@@ -21,7 +21,7 @@ from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import Allocation, bias_lambda
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Solution, Status, problem_of, solve
-from zorba_core.allocation.solvers.balanced import WrappedAllocation, WrappedGroup, water_filled_budgets
+from zorba_core.allocation.solvers.balanced import water_filled_budgets, wrapped
 from zorba_core.allocation.solvers.two_level import closest_two_level
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.fleet import Fleet
@@ -147,7 +147,7 @@ def _with_starved(problem: Problem, popularities: list[int]) -> NDArray[np.bool_
     if not int(must_N.sum()) <= left <= int(rest_N.sum()) or left < (M - count) * problem.min_popularity:
         return None
     held_N = must_N + water_filled_budgets(rest_N - must_N, left - int(must_N.sum()))
-    A_MN[: M - count] = WrappedAllocation((WrappedGroup(M - count, held_N),)).A_MN
+    A_MN[: M - count] = wrapped(M - count, held_N)
     return A_MN
 
 

@@ -2,17 +2,12 @@
 
 Client n takes the next k_n blocks modulo M, starting where the client before it stopped. Budgets are met exactly and
 popularities are floor(T/M) or ceil(T/M), with T = sum k_n, so the least popularity is Theorem 4's gamma* and no flow
-has to be computed. A :class:`WrappedAllocation` keeps two numbers per client in place of a matrix: with a million
-clients popularity, Lambda and block counts take milliseconds, and the matrix comes on demand.
+has to be computed.
 
-Shapes: M blocks, N clients, G blocks of a group, E budget vectors. ``budget_EN``, ``held_N``, ``start_N`` int64;
-``bias_lambda_E`` etc. float64.
+Shapes: M blocks, N clients, E budget vectors. ``budget_EN``, ``held_N`` int64; ``bias_lambda_E`` etc. float64.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,87 +20,11 @@ from zorba_core.allocation.solve import Options, RowMetrics, solver
 _SLICE_NUMBERS = 1 << 17
 
 
-@dataclass(frozen=True, eq=False)
-class WrappedGroup:
-    """``num_blocks`` blocks in a row, of which client n takes the next ``held_N[n]``, cyclically.
-
-    Popularities are ``low`` or ``low + 1``; the group's first ``num_high`` blocks have the larger one.
-    """
-
-    num_blocks: int
-    held_N: NDArray[np.int64]
-
-    @cached_property
-    def start_N(self) -> NDArray[np.int64]:
-        """Where each client begins."""
-        return (np.cumsum(self.held_N) - self.held_N) % self.num_blocks
-
-    @cached_property
-    def levels(self) -> tuple[int, int]:
-        """(low, num_high): total = low * num_blocks + num_high."""
-        return divmod(int(self.held_N.sum()), self.num_blocks)
-
-    @cached_property
-    def high_held_N(self) -> NDArray[np.int64]:
-        """How many of each client's blocks have the larger popularity."""
-        return high_blocks_held(self.start_N, self.held_N, self.levels[1], self.num_blocks)
-
-
-def high_blocks_held(
-    start: NDArray[np.int64], held: NDArray[np.int64], num_high: int | NDArray[np.int64], num_blocks: int
-) -> NDArray[np.int64]:
-    """Overlap of the cyclic run [start, start + held) with [0, num_high), all modulo ``num_blocks``; broadcasts."""
-    end = start + held
-    straight = np.maximum(np.minimum(end, num_high) - start, 0)
-    return straight + np.clip(end - num_blocks, 0, num_high)
-
-
-@dataclass(frozen=True, eq=False)
-class WrappedAllocation(Allocation):
-    """A matrix made of wrapped groups that together are blocks 0..M-1, in order."""
-
-    groups: tuple[WrappedGroup, ...]
-
-    @cached_property
-    def popularity_M(self) -> NDArray[np.int64]:
-        return np.concatenate(
-            [group.levels[0] + (np.arange(group.num_blocks) < group.levels[1]) for group in self.groups]
-        )
-
-    @cached_property
-    def blocks_held_N(self) -> NDArray[np.int64]:
-        return np.sum([group.held_N for group in self.groups], axis=0)
-
-    @cached_property
-    def least_popularity_N(self) -> NDArray[np.int64]:
-        infinite = np.iinfo(np.int64).max
-        least_N = np.full(len(self.groups[0].held_N), infinite)
-        for group in self.groups:
-            here_N = group.levels[0] + (group.high_held_N == group.held_N)
-            least_N = np.minimum(least_N, np.where(group.held_N > 0, here_N, infinite))
-        return np.where(least_N == infinite, 0, least_N)
-
-    @cached_property
-    def influence_N(self) -> NDArray[np.float64]:
-        total_N = np.zeros(len(self.groups[0].held_N))
-        for group in self.groups:
-            low, num_high = group.levels
-            if low:
-                total_N += (group.held_N - group.high_held_N) / low
-            if num_high:
-                total_N += group.high_held_N / (low + 1)
-        return total_N / self.num_blocks
-
-    @cached_property
-    def A_MN(self) -> NDArray[np.bool_]:
-        """The dense matrix, built on first use: M * N bytes."""
-        rows = [
-            (np.arange(group.num_blocks)[:, None] - group.start_N) % group.num_blocks < group.held_N
-            for group in self.groups
-        ]
-        A_MN = np.concatenate(rows)
-        A_MN.setflags(write=False)
-        return A_MN
+def wrapped(num_blocks: int, held_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The matrix (M, N) in which client n takes the next ``held_N[n]`` of the blocks, cyclically. O(M N)."""
+    start_N = ((np.cumsum(held_N) - held_N) % num_blocks).astype(np.int16)  # there are at most 10,000 blocks
+    end_N, block_M1 = start_N + held_N.astype(np.int16), np.arange(num_blocks, dtype=np.int16)[:, None]
+    return (start_N <= block_M1) & (block_M1 < end_N) | (block_M1 < end_N - num_blocks)
 
 
 def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.int64]:
@@ -143,9 +62,10 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
         start = (np.cumsum(budget, axis=1, dtype=small) - budget) % small(num_blocks)
         num_high = num_high_E[part, None].astype(small)
         low = safe_low_E[part]
-        high_clients = (start + budget <= num_high).sum(axis=1)
+        end = start + budget
+        high_clients = (end <= num_high).sum(axis=1)
         lambda_E[part] = (N - high_clients) / low**2 + high_clients / (low + 1) ** 2
-        high_held = high_blocks_held(start, budget, num_high, num_blocks)
+        high_held = np.maximum(np.minimum(end, num_high) - start, 0) + np.clip(end - num_blocks, 0, num_high)
         # M I_n = held/low - high (1/low - 1/(low + 1))
         influence = budget / low[:, None] - high_held * (1.0 / low - 1.0 / (low + 1))[:, None]
         square_E[part] = np.einsum("en,en->e", influence, influence)
@@ -166,12 +86,12 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
     "because it is fast and all clients count; no run here shows that it trains better)",
     rows=balanced_metrics,
 )
-def balanced(problem: Problem, options: Options) -> WrappedAllocation:
-    """Wrap water-filled budgets around the blocks. O(N).
+def balanced(problem: Problem, options: Options) -> Allocation:
+    """Wrap water-filled budgets around the blocks.
 
     Under a total T it minimises V = (1/M) sum 1/c_m: 1/c is convex, so among popularities with sum T the minimum is at
     values that differ by at most one, and wrapping around k_n <= M blocks per client attains exactly those. A larger
     total lowers V, so "at most T" uses min(T, sum of budgets).
     """
     held_N = water_filled_budgets(problem.usable_N, problem.most_blocks)
-    return WrappedAllocation((WrappedGroup(problem.num_blocks, held_N),))
+    return Allocation(wrapped(problem.num_blocks, held_N))

@@ -21,9 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, solver
-from zorba_core.allocation.solvers.balanced import WrappedAllocation, WrappedGroup, balanced, water_filled_budgets
+from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets, wrapped
 
 # Up to this many values of n2 and of v2 are tried at once; beyond, a grid is refined around the best points.
 _GRID = 64
@@ -40,12 +41,12 @@ class TwoLevel(NamedTuple):
     bias_lambda: float
 
 
-def closest_two_level(problem: Problem, target: float = 0.0) -> WrappedAllocation:
+def closest_two_level(problem: Problem, target: float = 0.0) -> Allocation:
     """The best of the two-level choices and the balanced allocation: of least Lambda, or closest to a ``target``.
 
     Equals the optimum on most totals of realistic fleets; never better than ``exact``. Every (g, n2, v2) is tried when
     N <= 64; above, a grid over n2 and v2 is refined down to single steps around its best points.
-    1 ms at N=50, milliseconds at N=1000, a sort and some passes at N = 10^6.
+    1 ms at N=50, milliseconds at N=1000, 1 s at N = 10^6.
     """
     even = balanced(problem)
     choice = best_two_level(problem, target)
@@ -137,7 +138,7 @@ class _ClosedForm:
         return np.where(fits, value, np.inf), v1
 
 
-def _carry_out(problem: Problem, choice: TwoLevel) -> WrappedAllocation:
+def _carry_out(problem: Problem, choice: TwoLevel) -> Allocation:
     """Blocks held in each group, then wrapped around. Clients are taken in the order of falling budgets."""
     M, N, g, n2 = problem.num_blocks, problem.num_clients, choice.hub_blocks, choice.top_clients
     order_N = problem.by_falling_budget_N
@@ -158,7 +159,7 @@ def _carry_out(problem: Problem, choice: TwoLevel) -> WrappedAllocation:
     held = np.empty((2, N), np.int64)
     held[:, order_N] = hub_N, top_N
     # Hub last: most clients hold hub blocks only, and so reuse the base pass up to there.
-    return WrappedAllocation((WrappedGroup(M - g, held[1]), WrappedGroup(g, held[0])))
+    return Allocation(np.concatenate((wrapped(M - g, held[1]), wrapped(g, held[0]))))
 
 
 def _serve_every_client(top_N: NDArray[np.int64], top_room: NDArray[np.int64], hub_total: int) -> None:
@@ -186,6 +187,6 @@ def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray
     title="Two-level",
     help="lowers Λ by letting a few large clients carry the scarce blocks, at a higher V",
 )
-def two_level(problem: Problem, options: Options) -> WrappedAllocation:
+def two_level(problem: Problem, options: Options) -> Allocation:
     """The better of the two-level choices and the balanced allocation."""
     return closest_two_level(problem)
