@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from zorba_core.engine.loop import train
+from zorba_core.allocation import Allocation
+from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.loop import FederatedRows, LocalRounds, run_rounds
 from zorba_core.engine.round import Round
+from zorba_core.engine.settings import Settings
 
 
-def run_all(*arguments, **options) -> list[Round]:
-    """Every round of :func:`zorba_core.engine.loop.train`, the base model's evaluation first."""
-    return list(train(*arguments, **options))
+def run_all(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> list[Round]:
+    """Every round, the base model's evaluation first."""
+    return list(run_rounds(LocalRounds(network, allocation, rows, settings), rows.evaluation))

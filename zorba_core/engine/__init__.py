@@ -37,7 +37,6 @@ _HOME = {
     "Settings": "settings",
     "estimate": "estimators.reference",
     "evaluate": "evaluation",
-    "train": "loop",
 }
 
 __all__ = ["ENGINE_VERSION", *_HOME]

@@ -48,16 +48,6 @@ class TrainState:
     method_state: MethodState = field(default_factory=dict)
 
 
-def train(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Iterator[Round]:
-    """Fine-tune in this process, from the first round; see :func:`run_rounds`.
-
-    Raises:
-        InvalidInputError: allocation, data and network do not fit each other.
-        RunError: the run diverged.
-    """
-    return run_rounds(LocalRounds(network, allocation, rows, settings), rows.evaluation)
-
-
 class RoundSource(Protocol):
     """Where the loop takes its rounds from. The network holds the weights after ``rounds_done`` of them."""
 

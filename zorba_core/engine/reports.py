@@ -39,9 +39,7 @@ def asked_clients(num_clients: int, participation: float, run_seed: int, round_i
     return asked_N
 
 
-def check_reports(
-    rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *, mu: float, outlier_ratio: float = OUTLIER_RATIO
-) -> np.ndarray:
+def check_reports(rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *, mu: float) -> np.ndarray:
     """Each client's place in ``STATUSES``, uint8 (N,). The scalars of a client not asked are ignored; where there are
     none (FedIT), only losses are judged."""
     status_N = np.where(asked_N, REPORTED, NOT_ASKED).astype(np.uint8)
@@ -55,7 +53,7 @@ def check_reports(
     if usual_N.sum() >= _FEWEST_FOR_MEDIAN:
         median = float(np.median(size_N[usual_N]))
         if median > 0:
-            status_N[usual_N & (size_N > outlier_ratio * median)] = OUTLIER
+            status_N[usual_N & (size_N > OUTLIER_RATIO * median)] = OUTLIER
     return status_N
 
 

@@ -10,7 +10,6 @@ from zorba_core.checked import Checked, OneOf
 from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 
-PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 40, 200, 8
 MAX_SEEDS = 2**20  # no product of this and the other limits overflows
