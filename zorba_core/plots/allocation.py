@@ -42,7 +42,7 @@ def allocation_figure(
     A_MN = np.asarray(A_MN, dtype=bool)
     M, N = A_MN.shape
     order_N = np.arange(N) if order_N is None else np.asarray(order_N)
-    name_N = np.array([f"client {n}" for n in range(N)] if names is None else list(names), object)[order_N]
+    name_N = [f"client {n}" if names is None else names[n] for n in order_N]
     with_vram = used_N_gib is not None and capacity_N_gib is not None
     height = height or int(np.clip(18 * M, 220, 480)) + (130 if with_vram else 0)
     top = 1 - (min(0.42, 110 / height) if with_vram else 0)  # share of the height below the VRAM
@@ -71,11 +71,11 @@ def allocation_figure(
     return styled(traces, palette, height=height, layout=layout)
 
 
-def _cells(A_MN: NDArray[np.bool_], name_N: NDArray[np.object_], palette: Palette) -> go.Heatmap:
+def _cells(A_MN: NDArray[np.bool_], name_N: Sequence[str], palette: Palette) -> go.Heatmap:
     gap = 1 if len(name_N) <= _OUTLINED else 0
     return go.Heatmap(
         x=name_N,
-        z=A_MN.astype(np.uint8),
+        z=A_MN.astype(int).tolist(),
         zmin=0,
         zmax=1,
         colorscale=[[0, palette.faint], [1, palette.front]],
@@ -134,15 +134,15 @@ def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, labelled
     scarce_M = (popularity_M == popularity_M.min()) & (popularity_M.min() < 0.8 * popularity_M.max())
     ends_M = np.isin(np.arange(len(popularity_M)), (popularity_M.argmax(), popularity_M.argmin()))
     return go.Bar(
-        x=popularity_M,
-        y=np.arange(len(popularity_M)),
+        x=popularity_M.tolist(),
+        y=list(range(len(popularity_M))),
         orientation="h",
-        text=popularity_M if labelled else np.where(ends_M, popularity_M.astype(str), ""),
+        text=np.where(ends_M | labelled, popularity_M.astype(str), "").tolist(),
         textposition="outside",
         textfont={"size": 11, "color": palette.text},
         constraintext="none",
         cliponaxis=False,
-        marker={"color": np.where(scarce_M, palette.selected, palette.quiet)},
+        marker={"color": np.where(scarce_M, palette.selected, palette.quiet).tolist()},
         hovertemplate="block %{y} is trained by %{x} of " + f"{num_clients} clients<extra></extra>",
         showlegend=False,
         xaxis="x2",
@@ -153,17 +153,17 @@ def _vram_bars(
     used_N: NDArray[np.float64],
     capacity_N: NDArray[np.float64],
     parameters_gib: float,
-    name_N: NDArray[np.object_],
+    name_N: Sequence[str],
     palette: Palette,
 ) -> list[Any]:
     bars = (
-        (capacity_N, "free", palette.faint),
-        (used_N, "blocks", palette.front),
-        (np.minimum(parameters_gib, used_N), "model", palette.muted),
+        (capacity_N.tolist(), "free", palette.faint),
+        (used_N.tolist(), "blocks", palette.front),
+        (np.minimum(parameters_gib, used_N).tolist(), "model", palette.muted),
     )
     shared = {
         "x": name_N,
-        "customdata": np.column_stack((used_N, capacity_N)),
+        "customdata": np.column_stack((used_N, capacity_N)).tolist(),
         "hovertemplate": "%{x} uses %{customdata[0]:.2f} of %{customdata[1]:.2f} GiB<extra></extra>",
         "yaxis": "y2",
     }

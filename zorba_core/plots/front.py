@@ -112,9 +112,9 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
     # A bound holds up to the point at which it is known; a result holds from its point on.
     shape = "vh" if curve.is_bound else "hv"
     return go.Scatter(
-        x=shares if share else curve.gib_P,
-        y=curve.lambda_P,
-        customdata=np.column_stack((curve.gib_P, shares, curve.least_P)),
+        x=(shares if share else curve.gib_P).tolist(),
+        y=curve.lambda_P.tolist(),
+        customdata=np.column_stack((curve.gib_P, shares, curve.least_P)).tolist(),
         # Only markers can be clicked; on a curve of many points they are invisible.
         mode="markers" if curve.dots else "lines+markers" if marked or curve.strong else "lines",
         name=as_text(curve.name),

@@ -46,11 +46,11 @@ def histogram_figure(
     fits = np.clip(np.floor((left - one_gib) / block_gib + 1e-9) + 1, 0, num_blocks).astype(int)
     reason = [f"{number} of {num_blocks} blocks fit" if number else "too small for one block" for number in fits]
     bars = go.Bar(
-        x=left + step / 2,
-        y=count,
+        x=(left + step / 2).tolist(),
+        y=count.tolist(),
         width=step * 0.92,
-        customdata=np.column_stack((left, left + step, np.array(reason, object))),
-        marker={"color": np.where(bins < 0, palette.warning, palette.front)},
+        customdata=list(zip(left.tolist(), (left + step).tolist(), reason, strict=True)),
+        marker={"color": np.where(bins < 0, palette.warning, palette.front).tolist()},
         hovertemplate="%{y} clients have %{customdata[0]:.2f} to %{customdata[1]:.2f} GiB: %{customdata[2]}"
         "<extra></extra>",
     )

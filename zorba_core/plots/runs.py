@@ -55,8 +55,8 @@ def curves_figure(
         color = palette.series[index % len(palette.series)]
         traces.append(
             go.Scatter(
-                x=round_P[known_P],
-                y=value_P[known_P],
+                x=round_P[known_P].tolist(),
+                y=value_P[known_P].tolist(),
                 mode="lines+markers" if known_P.sum() <= _MARKED_UP_TO else "lines",
                 name=as_text(name),
                 cliponaxis=False,

@@ -71,14 +71,31 @@ def styled(traces: Sequence[Any], palette: Palette, *, height: int, layout: dict
     """A figure of ``traces`` with the paper, fonts, grid and margins of ``palette``, then ``layout``.
 
     Plotly's check of every property took most of the time of a page; tests/plots checks the figures instead.
+    A page gives plotly each figure twice, as two equal copies. It skips the second drawing where it sees no difference:
+    where arrays are lists and have one revision, and where there is no template.
     """
-    look = {"template": _template(palette), "height": height, **layout}
-    return go.Figure(data=traces, layout=look, _validate=False)
+    usual = _look(palette)
+    axes = {name: usual["axis"] for name in {"xaxis", "yaxis", *layout} if name[1:5] == "axis"}
+    look = {"height": height, "datarevision": 1, **_merged(usual["layout"] | axes, layout)}
+    figure = go.Figure(data=traces, layout=look, _validate=False)
+    figure.layout.template = None  # plotly's own
+    return figure
+
+
+def _merged(usual: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """``usual`` with the entries of ``own``, at any depth."""
+    parts = {
+        name: _merged(usual[name], value) if isinstance(value, dict) and isinstance(usual.get(name), dict) else value
+        for name, value in own.items()
+    }
+    return usual | parts
 
 
 def apply(figure: go.Figure, palette: Palette, *, height: int) -> go.Figure:
     """Paper, fonts, grid and margins of ``palette`` on ``figure``, which is returned."""
-    return figure.update_layout(template=_template(palette), height=height)
+    usual = _look(palette)
+    template = go.layout.Template(layout=usual["layout"] | {"xaxis": usual["axis"], "yaxis": usual["axis"]})
+    return figure.update_layout(template=template, height=height)
 
 
 def as_text(name: str) -> str:
@@ -157,7 +174,8 @@ def chosen_point(x: float, y: float, palette: Palette, **more: Any) -> go.Scatte
 
 
 @functools.cache
-def _template(palette: Palette) -> go.layout.Template:
+def _look(palette: Palette) -> dict[str, Any]:
+    """The layout of every figure, and each of its axes."""
     axis = {
         "gridcolor": palette.faint,
         "linecolor": palette.quiet,
@@ -173,8 +191,6 @@ def _template(palette: Palette) -> go.layout.Template:
         "font": {"family": FONT, "size": 13, "color": palette.text},
         "colorway": palette.series,
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-        "xaxis": axis,
-        "yaxis": axis,
         "hoverlabel": {
             "bgcolor": palette.paper,
             "bordercolor": palette.quiet,
@@ -184,4 +200,4 @@ def _template(palette: Palette) -> go.layout.Template:
         "legend": {"font": {"size": 13, "color": palette.text}, "bgcolor": "rgba(0,0,0,0)"},
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": palette.muted, "activecolor": palette.front},
     }
-    return go.layout.Template(layout=layout)
+    return {"layout": layout, "axis": axis}
