@@ -30,7 +30,8 @@ SHAPES = {
 }
 MOST_COMPARED = 4
 _LONGEST = 1500  # characters of one word of an address
-_SCENARIO, _PAGE, _PENDING = "scenario", "scenario_page", "scenario_pending"
+_SAME_MATRIX = {"unit", "methods", "flips", "compared"}  # fields that do not decide it
+_SCENARIO, _PAGE = "scenario", "scenario_page"
 
 
 class Scenario(BaseModel):
@@ -123,13 +124,16 @@ class Scenario(BaseModel):
         return rows
 
     def replace(self, **changes: Any) -> Self:
-        """The same scenario with some fields changed, checked again."""
-        return type(self)(**{**dict(self), **changes})
+        """The same scenario with some fields changed, checked again. Another matrix has no cells changed by hand."""
+        fields = {**dict(self), **changes}
+        if "flips" not in changes and any(fields[name] != getattr(self, name) for name in fields.keys() - _SAME_MATRIX):
+            fields["flips"] = ""
+        return type(self)(**fields)
 
     @property
     def fleet(self) -> Self:
         """Only what decides the fleet and its VRAM model."""
-        names = {*type(self).model_fields} - {"unit", "methods", "follow", "spend", "flips", "compared"}
+        names = type(self).model_fields.keys() - _SAME_MATRIX - {"follow", "spend"}
         return type(self)(**{name: getattr(self, name) for name in names})
 
     @property
@@ -197,6 +201,8 @@ def begin(page: str) -> Scenario:
     if known is None or came_back or linked:
         known = Scenario.of_query(words)
         put(known)
+    elif arrived:  # perhaps before the page left had read its last choice
+        known = current()
     return known
 
 
@@ -218,7 +224,7 @@ def put(scenario: Scenario) -> None:
 
 
 def current() -> Scenario:
-    """The scenario as the widgets stand (for callbacks: a click may come before the run that reads the one before)."""
+    """The scenario as the widgets stand: a click may come before the run that reads the one before."""
     scenario = st.session_state[_SCENARIO]
     state = st.session_state
     shown = {name: state[name] for name in Scenario.model_fields if name in state}

@@ -93,8 +93,7 @@ def _buttons(scenario: Scenario, study: fleets.Study) -> None:
         st.button(
             "New draw",
             icon=":material/casino:",
-            on_click=update,
-            kwargs={"seed": scenario.seed + 1},
+            on_click=_new_draw,
             disabled=scenario.shape not in RANDOM,
             help="Other clients of the same shape.",
         )
@@ -238,13 +237,17 @@ def _take_file() -> None:
     except ZorbaError as error:
         st.session_state["table_problem"] = str(error)
     else:
-        update(rows=rows, shape="list", spend=None, flips="")
+        update(rows=rows, shape="list", spend=None)
 
 
 def _other_model() -> None:
     """Sizes in GiB suit one model: another starts with its own."""
     changes = {"model": st.session_state["model"], "span": None, "low": None, "mid": None, "high": None}
-    update(**changes, spend=None, flips="", **({"rows": ()} if st.session_state.get("shape") == "list" else {}))
+    update(**changes, spend=None, **({"rows": ()} if st.session_state.get("shape") == "list" else {}))
+
+
+def _new_draw() -> None:
+    update(seed=current().seed + 1)
 
 
 def _as_in_paper() -> None:
@@ -260,7 +263,7 @@ def _summary(scenario: Scenario, study: fleets.Study) -> None:
         st.caption(f"{ui.count(len(study.all_N_gib), 'client')}; none has room for a block.")
     else:
         st.caption(
-            f"{ui.count(len(study.gib_N), 'client')}, {study.total_gib:,.1f} GiB together; the median client fits "
+            f"{ui.count(len(study.gib_N), 'client')}, {study.total_gib:,.1f} GiB together; the median fits "
             f"{int(np.median(study.budget_N))} of {study.needs.num_blocks} blocks."
         )
     if not study.too_small:

@@ -25,6 +25,7 @@ class _Editor:
     flips: str
     start_MN: NDArray[np.bool_]
     turn: int = 0
+    first: int = 0  # of the clients in the table, by VRAM
     history: list[str] = field(default_factory=list)
 
 
@@ -48,7 +49,7 @@ def page() -> None:
         alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trains, under its VRAM.",
         name="zorba-allocation",
     )
-    _table(study, solution.allocation, editor)
+    _table(study, solution.allocation, allocation, editor)
     end(scenario)
 
 
@@ -111,13 +112,16 @@ def _tools(
             downloads.menu(scenario, study, now)
 
 
-def _table(study: fleets.Study, before: Allocation, editor: _Editor) -> None:
+def _table(study: fleets.Study, before: Allocation, now: Allocation, editor: _Editor) -> None:
     """A column for each client, largest VRAM first, with a box for each block."""
     order_N = study.order_N
     if len(order_N) > SHOWN:
-        first = st.slider(f"Clients to change, {SHOWN} at a time", 1, len(order_N) - SHOWN + 1, 1, key="first_client")
-        order_N = order_N[first - 1 : first - 1 + SHOWN]
-    key = f"cells_{editor.turn}_{order_N[0]}"
+        last = len(order_N) - SHOWN
+        first = st.slider(f"Clients to change, {SHOWN} at a time", 1, last + 1, key="first_client") - 1
+        if first != editor.first:  # another table, which starts with what was changed in this one
+            editor.first, editor.start_MN, editor.turn = first, now.A_MN, editor.turn + 1
+        order_N = order_N[first : first + SHOWN]
+    key = f"cells_{editor.turn}"
     table = pd.DataFrame(editor.start_MN[:, order_N], columns=[str(n) for n in order_N])
     table.index.name = "block"
     held_N = before.blocks_held_N

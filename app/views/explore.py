@@ -80,7 +80,7 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
         )
         if label != shown:
             point = labels[label]
-            scenario = scenario.replace(spend=round(float(curve.gib_P[point]), 3), flips="")
+            scenario = scenario.replace(spend=round(float(curve.gib_P[point]), 3))
         st.session_state["spend_shown"] = label
     with place:
         _picture(scenario, study, point)
@@ -105,12 +105,12 @@ def _take_click() -> None:
     points = st.session_state["front"].selection.points
     data = points[0].get("customdata") if points else None
     if data:  # the browser sends a list as an object
-        update(spend=float(next(iter(data.values())) if isinstance(data, dict) else data[0]), flips="")
+        update(spend=float(next(iter(data.values())) if isinstance(data, dict) else data[0]))
 
 
 def _say(scenario: Scenario, study: fleets.Study, curve: fleets.Curve, point: int) -> None:
     has_note = pictures.has_references(scenario)
-    note = " The paper's scenarios SC1 to SC3 lie above the curve of its own method." if has_note else ""
+    note = " The paper's SC1 to SC3 lie above its own method." if has_note else ""
     gib, value = float(curve.gib_P[point]), float(curve.lambda_P[point])
     st.markdown(
         f"With **{gib:,.1f} GiB** ({gib / study.total_gib:.0%}) Λ is **{ui.number(value)}**; no allocation gets below "
@@ -121,14 +121,16 @@ def _say(scenario: Scenario, study: fleets.Study, curve: fleets.Curve, point: in
 
 def _matrix(scenario: Scenario, study: fleets.Study) -> None:
     curve = study.curve(scenario.follow)
-    point = curve.at(scenario.spend)
-    allocation = curve.solution(point).allocation
+    solution = curve.solution(curve.at(scenario.spend))
+    allocation = fleets.edited(solution, scenario.flips)
+    changed_MN = allocation.A_MN != solution.allocation.A_MN
+    by_hand = f" {ui.count(int(changed_MN.sum()), 'cell')} changed by hand." if changed_MN.any() else ""
     popularity_M, held_N = allocation.popularity_M, allocation.blocks_held_N
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header("3 · Who trains what at this point", anchor=False, width="content", help=MATRIX_HELP)
         st.caption(
-            f"{_span(popularity_M)} of {allocation.num_clients:,} clients train each block; each client trains "
-            f"{_span(held_N)} of {allocation.num_blocks} blocks."
+            f"{_span(popularity_M)} of {allocation.num_clients:,} clients train each block; a client trains "
+            f"{_span(held_N)} of {allocation.num_blocks}.{by_hand}"
         )
         reached = [name for name in fleets.methods() if name in scenario.methods and name != "bound"]
         if len(reached) > 1:
@@ -141,7 +143,7 @@ def _matrix(scenario: Scenario, study: fleets.Study) -> None:
         with st.popover("Download", icon=":material/download:"):
             downloads.menu(scenario, study, allocation)
     ui.figure(
-        pictures.matrix(study, allocation, height=230),
+        pictures.matrix(study, allocation, changed_MN=changed_MN, height=230),
         key="matrix",
         alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trains, under its VRAM.",
         name="zorba-allocation",
@@ -149,7 +151,7 @@ def _matrix(scenario: Scenario, study: fleets.Study) -> None:
 
 
 def _take_follow() -> None:
-    update(follow=st.session_state["follow"], flips="")
+    update(follow=st.session_state["follow"])
 
 
 def _span(values: np.ndarray) -> str:

@@ -33,7 +33,7 @@ def page() -> None:
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one to see what was done.")
     rows = st.dataframe(
         frame[["verdict", "says", "measured", "where"]],
-        key="claims",
+        key=f"claims_{hash(tuple(frame['id']))}",  # a selection counts rows: other rows have none
         hide_index=True,
         height=min(400, 38 + 35 * max(1, len(frame))),
         on_select="rerun",
@@ -45,7 +45,7 @@ def page() -> None:
         },
         alt=f"Table of {len(frame)} claims.",
     ).selection.rows
-    if rows and rows[0] < len(frame):
+    if rows:
         _claim(by_id[frame["id"].iloc[rows[0]]])
     st.download_button("These claims (CSV)", frame.to_csv(index=False), "zorba-claims.csv", icon=":material/download:")
 

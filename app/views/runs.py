@@ -12,7 +12,7 @@ from app.parts import pictures, runs, ui
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.runs import MEASURES, clients_figure, confusion_figure, learning_curves_figure
 
-_PROBLEM, _TURN = "runs_problem", "runs_turn"
+_PROBLEM, _CHOSEN = "runs_problem", "runs_chosen"
 
 
 def page() -> None:
@@ -40,17 +40,19 @@ def page() -> None:
 
 
 def _table(listed: Sequence[runs.Run]) -> list[runs.Run]:
+    """The runs chosen. A selection counts rows, so another list of runs has another table with the same runs chosen."""
     asked = st.query_params.get("run")
     names = [run.path.name for run in listed]
-    first = names.index(asked) if asked in names else 0
+    for_link, before = st.session_state.get(_CHOSEN, (None, []))
+    before = [names.index(name) for name in (before if for_link == asked else [asked]) if name in names]
     places = st.dataframe(
         runs.table(listed),
-        key=f"runs_{st.session_state.get(_TURN, 0)}_{asked}",
+        key=f"runs_{asked}_{hash(tuple(names))}",
         hide_index=True,
         height=min(38 + 35 * len(listed), 300),
         on_select="rerun",
         selection_mode="multi-row",
-        selection_default={"selection": {"rows": [first]}},
+        selection_default={"selection": {"rows": before or [0]}},
         column_config={
             "Λ": st.column_config.NumberColumn(format="%.3f", help="The bias of the allocation; lower is better."),
             "VRAM (GiB)": st.column_config.NumberColumn(format="%.1f", help="Over all clients, by the paper's model."),
@@ -58,7 +60,8 @@ def _table(listed: Sequence[runs.Run]) -> list[runs.Run]:
         },
         alt=f"Table of {len(listed)} runs.",
     ).selection.rows
-    chosen = [listed[place] for place in places if place < len(listed)]
+    chosen = [listed[place] for place in places]
+    st.session_state[_CHOSEN] = asked, [run.path.name for run in chosen]
     _delete(chosen)
     return chosen
 
@@ -83,7 +86,6 @@ def _remove(paths: Sequence[Path]) -> None:
             runs.delete(path)
     except ZorbaError as error:
         st.session_state[_PROBLEM] = str(error)
-    st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
 
 
 def _curves(chosen: Sequence[runs.Run]) -> None:

@@ -28,7 +28,7 @@ BADGES = {
     "refused": ("red", ":material/block:"),
     "failed": ("red", ":material/error:"),
 }
-_ERROR, _FOCUS, _REQUEST, _EXPECTED = "train_error", "train_focus", "train_request", "train_expected"
+_ERROR, _FOCUS, _ASKED, _EXPECTED = "train_error", "train_focus", "train_asked", "train_expected"
 
 
 def page() -> None:
@@ -42,7 +42,9 @@ def page() -> None:
         form = _form()
     with left:
         allocation = _allocation(scenario, form)
-    if allocation is not None:
+    if allocation is None:
+        st.session_state.pop(_ASKED, None)
+    else:
         with right:
             _start(allocation, form)
     end(scenario)
@@ -141,13 +143,14 @@ def _start(allocation: Allocation, form: Form) -> None:
     request = {**options, "model": model} | ({} if facts.allocates else {"clients": allocation.num_clients})
     rows = Path(options["data"]).stem if "data" in options else options.get("dataset", "")
     title = f"{rows} · {facts.title} · {Path(model).name} · {allocation.num_clients} clients"
-    st.session_state[_REQUEST] = (allocation if facts.allocates else None, request, title)
+    if st.session_state.pop(_ASKED, False) and not wrong:
+        _begin(allocation if facts.allocates else None, request, title)
     not_now = jobs.why_not_now(runs.folder())
     if wrong:
         ui.problem(wrong)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button(
-            "Start", type="primary", icon=":material/play_arrow:", key="start", on_click=_begin,
+            "Start", type="primary", icon=":material/play_arrow:", key="start", on_click=_ask,
             disabled=bool(wrong or not_now), help="Runs `zorba train` in the background; this page may be closed.",
         )  # fmt: skip
         if st.button(
@@ -166,9 +169,13 @@ def _start(allocation: Allocation, form: Form) -> None:
         st.code(shlex.join(jobs.command_of({**file, **request})), language="bash", wrap_lines=True)
 
 
-def _begin() -> None:
-    """Start's callback: a second click finds the first start under way, and is refused."""
-    allocation, request, title = st.session_state[_REQUEST]
+def _ask() -> None:
+    """Start's callback. The run that follows starts with the fields as they are then: one may change with the click."""
+    st.session_state[_ASKED] = True
+
+
+def _begin(allocation: Allocation | None, request: dict[str, Any], title: str) -> None:
+    """A second click finds the first start under way, and is refused."""
     try:
         st.session_state[_FOCUS] = jobs.start_training(runs.folder(), allocation, request, title).id
     except ZorbaError as error:
