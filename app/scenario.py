@@ -7,7 +7,6 @@ the widgets' own.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
@@ -217,23 +216,35 @@ def end(scenario: Scenario) -> None:
 
 
 def put(scenario: Scenario) -> None:
-    """Make ``scenario`` the session's: each widget shows its field when it is drawn next."""
+    """Make ``scenario`` the session's: each widget that shows another value is set when it is drawn next.
+
+    Only those: in the browser, a widget that is set loses what the reader has just chosen in it.
+    """
+    shown, refused = _shown()
     st.session_state[_SCENARIO] = scenario
     for name in Scenario.model_fields:
-        st.session_state.pop(name, None)
+        if shown is None or name in refused or getattr(shown, name) != getattr(scenario, name):
+            st.session_state.pop(name, None)
 
 
 def current() -> Scenario:
     """The scenario as the widgets stand: a click may come before the run that reads the one before."""
-    scenario = st.session_state[_SCENARIO]
-    state = st.session_state
+    return _shown()[0]
+
+
+def _shown() -> tuple[Scenario | None, set[str]]:
+    """The session's scenario with the values of the widgets, and the fields whose widget has a value out of range."""
+    state, refused = st.session_state, set()
+    scenario = state.get(_SCENARIO)
     shown = {name: state[name] for name in Scenario.model_fields if name in state}
-    if shown.get("spend") == state.get("spend_shown"):
+    if shown.get("spend") in state.get("spend_shown", ()):
         shown.pop("spend", None)  # nobody moved it
     for name, value in shown.items():
-        with contextlib.suppress(ValidationError):  # the page says so
+        try:
             scenario = scenario.replace(**{name: None if value == state.get(f"usual_{name}") else value})
-    return scenario
+        except ValidationError:  # the page says so
+            refused.add(name)
+    return scenario, refused
 
 
 def update(**changes: Any) -> None:

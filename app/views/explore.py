@@ -42,6 +42,7 @@ def page() -> None:
     _compared(scenario)
     _explain()
     end(scenario)
+    st.session_state["spend_shown"] = (st.session_state.get("spend"),)
 
 
 def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
@@ -72,8 +73,9 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
     point = curve.at(scenario.spend)
     labels = {f"{gib:,.1f}": index for index, gib in enumerate(curve.gib_P)}
     shown = f"{curve.gib_P[point]:,.1f}"
-    if st.session_state.get("spend") not in labels or st.session_state["spend"] == st.session_state.get("spend_shown"):
-        st.session_state["spend"] = shown  # nobody moved it, and the curve may be another
+    spend, before = st.session_state.get("spend"), st.session_state.get("spend_shown", ())
+    if spend not in labels or (spend in before and spend != shown):  # nobody moved it, and the curve is another
+        st.session_state["spend"], st.session_state["spend_shown"] = shown, (*before, shown)
     if len(labels) > 1:
         label = st.select_slider(
             "VRAM to spend (GiB)", list(labels), key="spend", help="Over all clients. The steps are the curve's points."
@@ -81,7 +83,6 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
         if label != shown:
             point = labels[label]
             scenario = scenario.replace(spend=round(float(curve.gib_P[point]), 3))
-        st.session_state["spend_shown"] = label
     with place:
         _picture(scenario, study, point)
     _say(scenario, study, curve, point)

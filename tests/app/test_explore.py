@@ -107,6 +107,17 @@ def test_a_click_that_comes_before_the_page_has_drawn_a_choice_loses_nothing(app
     assert float(app.query_params["spend"]) == pytest.approx(float(slider.options[60]), abs=1)
 
 
+def test_a_choice_just_before_another_page_is_opened_goes_along(app):
+    app.query_params["flips"] = "0.0"
+    slider = app.run().select_slider(key="spend")
+    assert "1 cell changed by hand" in texts(app)
+    slider.set_value(slider.options[60])
+    app.query_params.clear()  # as a page's link does
+    app.switch_page("views/allocation.py").run()
+    assert "0 cells changed" in texts(app)  # of another matrix
+    assert float(app.query_params["spend"]) == pytest.approx(float(slider.options[60]), abs=1)
+
+
 def test_no_more_than_four_fleets_are_kept(app):
     for slot in range(4):
         app.query_params["compared"] = [f"{slot}|f{slot}|seed={slot}" for slot in range(4)]

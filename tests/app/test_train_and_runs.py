@@ -139,6 +139,23 @@ def test_a_training_runs_in_the_background_until_it_is_stopped_and_no_second_sta
     assert "memory" not in said
 
 
+def test_start_takes_a_number_that_was_typed_just_before_the_click(train, monkeypatch):
+    asked_for = []
+
+    def refuse(folder, allocation, request, title):
+        asked_for.append(request["rounds"])
+        raise RunError("not in this test")
+
+    monkeypatch.setattr(jobs, "start_training", refuse)
+    train.run().number_input(key="set_rounds").set_value(3)
+    train.button(key="start").click().run()
+    assert "Not in this test" in texts(train)
+    train.number_input(key="set_rounds").set_value(0)
+    train.button(key="start").click().run()
+    assert "Rounds is 0" in texts(train)
+    assert asked_for == [3]
+
+
 def test_without_runs_the_page_says_how_to_make_one(app):
     assert "There is no run yet" in texts(app.switch_page("views/runs.py").run())
 
@@ -157,6 +174,19 @@ def test_an_unreadable_folder_hides_no_run(app, stored, runs):
     said = texts(app.switch_page("views/runs.py").run())
     assert "broken" in said
     assert STORED in list(app.dataframe[0].value["run"])
+
+
+def test_a_run_that_comes_or_goes_elsewhere_leaves_the_chosen_one_chosen(app, stored, runs):
+    app.switch_page("views/runs.py").run()
+    chosen = app.text_input[0].key
+    for name in ("newer", "newest"):
+        shutil.copytree(stored, runs / name)
+        (runs / name / "config.json").touch()
+        texts(app.run())
+        assert app.text_input[0].key == chosen
+    shutil.rmtree(stored)
+    texts(app.run())
+    assert list(app.dataframe[0].value["run"]) in (["newer", "newest"], ["newest", "newer"])
 
 
 @pytest.mark.slow
