@@ -18,6 +18,13 @@ from app.parts.ui import WRONG  # noqa: E402
 from tests.app.serving import FRONT, serve, settled  # noqa: E402
 
 PAGES = {"Explore": "", "Allocation": "allocation", "Train": "train", "Runs": "runs", "Findings": "findings"}
+HEADINGS = {
+    "Explore": "Λ against VRAM",
+    "Allocation": "Who trains what",
+    "Train": "Train",
+    "Runs": "Runs",
+    "Findings": "Is the paper right?",
+}
 DONE = {  # what the page draws last
     "Explore": "[data-testid=stExpander]",
     "Allocation": "[data-testid=stDataFrame]",
@@ -73,6 +80,7 @@ def test_the_act_is_one_click_on_one_screen_without_scrolling(page, served):
     before = summary.inner_text()
     shape(page, "Two kinds")
     expect(summary).not_to_have_text(before)
+    settled(page, FRONT)
     for key in ("histogram", "front", "matrix"):
         box = page.locator(f".st-key-{key} .main-svg").first.bounding_box()
         assert box["y"] + box["height"] <= SCREEN["height"], key
@@ -86,8 +94,10 @@ def test_two_fleets_are_compared_in_three_clicks_and_a_link_shows_the_same_elsew
     shape(page, "Many small")
     names = ["Lower bound", "Paper's method, this fleet", "Three kinds 0.71/1.31/1.91"]
     expect(page.locator(".st-key-front .legendtext")).to_have_text(names)
+    expect(page).to_have_url(re.compile("shape=small"))
     fresh = browser.new_context(viewport=SCREEN).new_page()
-    explore(fresh, page.url.replace("/?", "?").removesuffix("/"))
+    fresh.goto(page.url)
+    expect(fresh.get_by_role("radio", name="Many small", exact=True)).to_be_checked()
     expect(fresh.locator(".st-key-front .legendtext")).to_have_text(names)
     fresh.context.close()
 
@@ -129,21 +139,32 @@ def test_a_click_on_the_curve_moves_the_slider(page, served):
 
 
 def test_a_cell_is_changed_by_click_and_by_keys_and_undone(page, served):
-    page.goto(f"{served}/allocation?clients=12")
-    settled(page, "[class*=st-key-cells_] canvas")
+    page.goto(f"{served}/allocation?clients=62")
     changed = page.get_by_text(re.compile(r"^\d+ cells? changed"))
     expect(changed).to_have_text("0 cells changed.")
-    page.locator("[class*=st-key-cells_] canvas").first.focus()
-    page.wait_for_function("document.activeElement.tagName === 'TD'")  # the column of block numbers
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
+    change_first_cell(page)
     expect(changed).to_have_text("1 cell changed.")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Space")
     expect(changed).to_have_text("2 cells changed.")
     page.get_by_role("button", name="Undo").click()
     expect(changed).to_have_text("1 cell changed.")
+    table = page.locator("[class*=st-key-cells_]")
+    before = table.get_attribute("class")
+    page.locator(".st-key-first_client input[type=range]").focus()
+    page.keyboard.press("ArrowRight")  # other clients, in another table
+    expect(table).not_to_have_class(before)
+    change_first_cell(page)
+    expect(changed).to_have_text("2 cells changed.")
     expect(page).to_have_url(re.compile("flips="))
+
+
+def change_first_cell(page: Page) -> None:
+    settled(page, "[class*=st-key-cells_] canvas")
+    page.locator("[class*=st-key-cells_] canvas").first.focus()
+    page.wait_for_function("document.activeElement.tagName === 'TD'")  # the column of block numbers
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
 
 
 def test_a_double_click_on_start_begins_one_training_that_outlives_the_page(page, served):
@@ -172,7 +193,7 @@ def test_every_page_shows_its_heading_by_the_navigation_and_keeps_the_scenario(p
     explore(page, served, "?clients=15&shape=bell")
     for name in [*PAGES, "Explore"]:
         page.locator("[data-testid=stTopNavLink]", has_text=name).click()
-        settled(page, "h1")
+        expect(page.locator("h1")).to_have_text(HEADINGS[name])
     expect(page.get_by_role("radio", name="Bell", exact=True)).to_be_checked()
     expect(page.locator(".st-key-clients input")).to_have_value("15")
 
@@ -210,6 +231,6 @@ def test_on_a_phone_no_page_is_wider_than_the_screen(browser, served):
     page = context.new_page()
     for name, path in PAGES.items():
         page.goto(f"{served}/{path}?clients=12")
-        settled(page, "h1")
+        settled(page, f"[data-testid=stMain] {DONE[name]}")
         assert page.evaluate(WIDER_BY) <= 1, name
     context.close()
