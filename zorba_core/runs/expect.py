@@ -17,7 +17,7 @@ from zorba_core.engine.settings import Settings
 from zorba_core.runs.load import federated_rows, open_network, use_threads, with_label_prior
 
 ROWS = 200  # to evaluate
-_TRIAL_ROUNDS = 10  # that the search for a learning rate takes, about
+_TRIAL_ROUNDS = 12  # that the search for a learning rate takes, about
 
 
 @dataclass(frozen=True)
