@@ -16,7 +16,7 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import rate
 from zorba_core.runs.load import federated_rows, open_network
-from zorba_core.runs.rate import SAFETY, find_rate, hold_out
+from zorba_core.runs.rate import ENOUGH_DIRECTIONS, SAFETY, find_rate, hold_out
 
 SETTINGS = Settings(
     direction="low-rank", directions=64, batch_size=4, seq_len=48, eval_rows=16, schedule="cosine", rounds=30
@@ -43,19 +43,23 @@ def test_the_rates_double_until_one_raises_the_held_out_loss(found):
     above = [trial for trial in found.trials if trial.lr > largest]
     assert above
     assert all(trial.loss is None or trial.loss >= found.initial_loss for trial in above)
-    assert found.lr <= float(f"{SAFETY * largest:.2g}")
+    assert found.lr <= _share_of(largest)
 
 
-def test_the_rate_is_half_of_the_largest_stable_one_and_less_where_three_rounds_raise_the_loss(parts, monkeypatch):
+def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_rounds_raise_the_loss(parts, monkeypatch):
     monkeypatch.setattr(rate, "_MOST_RATES", 3)
     losses = iter([1.0, 0.9, 0.8, 0.7, 1.4, 1.3, 1.2, 1.6, 0.9, 1.1, 0.9])
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
     found = find_rate(*parts, SETTINGS)
-    half = float(f"{SAFETY * found.trials[-1].lr:.2g}")
-    assert found.refused == pytest.approx((half, half / 2), rel=0.02)
-    assert found.lr == pytest.approx(half / 4, rel=0.02)
+    share = _share_of(found.trials[-1].lr)
+    assert found.refused == pytest.approx((share, share / 2), rel=0.02)
+    assert found.lr == pytest.approx(share / 4, rel=0.02)
     assert found.rounds == 1 + 3 + 3 + 1 + 3  # a loss of 1.6 is not waited for
     assert f"but three at {found.refused[-1]:.2g} raised it" in found.sentence()
+
+
+def _share_of(lr, directions=SETTINGS.directions):
+    return float(f"{SAFETY * math.sqrt(directions / ENOUGH_DIRECTIONS) * lr:.2g}")
 
 
 def _largest_stable(found):
@@ -73,7 +77,7 @@ def test_few_directions_are_tried_several_times_and_get_a_lower_share(parts, mon
     monkeypatch.setattr(rate, "_MOST_RATES", 3)
     few = find_rate(*parts, SETTINGS.replace(directions=16))
     assert few.rounds == 1 + 3 * 3 + 3
-    assert few.lr == float(f"{SAFETY * math.sqrt(16 / 64) * _largest_stable(few):.2g}")
+    assert few.lr == _share_of(_largest_stable(few), directions=16)
 
 
 def test_a_method_that_takes_the_gradient_gets_a_rate_too(parts, monkeypatch):
@@ -106,5 +110,5 @@ def test_a_loss_that_stays_as_it_was_gives_a_rate_and_a_warning(parts, monkeypat
     losses = itertools.chain([1.0], itertools.repeat(1.001))
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
     found = find_rate(*parts, SETTINGS)
-    assert found.lr == float(f"{SAFETY * max(trial.lr for trial in found.trials):.2g}")
+    assert found.lr == _share_of(max(trial.lr for trial in found.trials))
     assert "no trial round lowered the held-out loss of 1.000" in found.sentence()
