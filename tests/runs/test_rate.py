@@ -59,7 +59,7 @@ def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_roun
 
 
 def _share_of(lr, directions=SETTINGS.directions):
-    return float(f"{SAFETY * math.sqrt(directions / ENOUGH_DIRECTIONS) * lr:.2g}")
+    return float(f"{SAFETY * math.sqrt(min(1.0, directions / ENOUGH_DIRECTIONS)) * lr:.2g}")
 
 
 def _largest_stable(found):
