@@ -52,8 +52,8 @@ def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_roun
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
     found = find_rate(*parts, SETTINGS)
     share = _share_of(found.trials[-1].lr)
-    assert found.refused == pytest.approx((share, share / 2), rel=0.02)
-    assert found.lr == pytest.approx(share / 4, rel=0.02)
+    assert found.refused == pytest.approx((share, share / 2), rel=0.05)
+    assert found.lr == pytest.approx(share / 4, rel=0.05)
     assert found.rounds == 1 + 3 + 3 + 1 + 3  # a loss of 1.6 is not waited for
     assert f"but three at {found.refused[-1]:.2g} raised it" in found.sentence()
 
