@@ -66,8 +66,10 @@ def explore(page: Page, address: str, query: str = "") -> None:
 
 
 def shape(page: Page, name: str) -> None:
+    """Choose a shape and wait until its page is at rest: a click while controls move goes between them."""
     page.get_by_role("radio", name=name, exact=True).click()
     expect(page.get_by_role("radio", name=name, exact=True)).to_be_checked()
+    settled(page, FRONT)
 
 
 def spend(page: Page) -> float:

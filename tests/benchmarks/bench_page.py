@@ -4,8 +4,8 @@
 
 Time from the key or click to the second frame after the page's script ended, for fleets of 50 and 1,000 clients; and
 from the address to the first picture. A slider sends its value when the key or the mouse is let go. Most of the time is
-the browser's: the id of a Streamlit chart contains its data, so a figure that changes is drawn anew. A page with
-this slider and these two figures alone takes two thirds of the browser's time. Run it on a quiet machine.
+the browser's: the id of a Streamlit chart contains its data, so a figure that changes is drawn anew. Run it on a quiet
+machine.
 """
 
 from __future__ import annotations
