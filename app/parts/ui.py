@@ -70,6 +70,7 @@ def figure(
         "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoom2d", "pan2d"],
         "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
     }
+    drawn.layout.template = None  # two empty ones are a difference to the browser, which would draw twice
     st.plotly_chart(
         drawn, theme=None, key=key, on_select=select or "ignore", selection_mode="points", config=config, alt=alt
     )

@@ -72,13 +72,13 @@ def styled(traces: Sequence[Any], palette: Palette, *, height: int, layout: dict
 
     Plotly's check of every property took most of the time of a page; tests/plots checks the figures instead.
     A page gives plotly each figure twice, as two equal copies. It skips the second drawing where it sees no difference:
-    where arrays are lists and have one revision, and where there is no template.
+    where arrays are lists and have one revision.
     """
     usual = _look(palette)
     axes = {name: usual["axis"] for name in {"xaxis", "yaxis", *layout} if name[1:5] == "axis"}
     look = {"height": height, "datarevision": 1, **_merged(usual["layout"] | axes, layout)}
     figure = go.Figure(data=traces, layout=look, _validate=False)
-    figure.layout.template = None  # plotly's own
+    figure.layout.template = {}  # in place of plotly's own
     return figure
 
 
