@@ -2,8 +2,8 @@
 
 From the base weights the engine takes rounds whose rate doubles each time, and after each the loss on rows held out
 from the clients (a range test: Smith, Cyclical Learning Rates, 2017). It falls, and at some rate it rises above where
-it began. The largest rate whose loss was still below is the largest stable one, and 0.7 of it is the answer. What is
-stable for one round need not be for a hundred: the noise of few directions adds up over a run, so below 128 directions
+it began. The largest rate whose loss was still below is the largest stable one, and half of it is the answer. What is
+stable for one round need not be for a hundred: the noise of few directions adds up over a run, so below 64 directions
 the answer falls with the root of their number. The run's cosine schedule then falls from there.
 
 The small rates of a trial may have led to where a large one is harmless. So the answer is put to the test: three rounds
@@ -36,7 +36,7 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
 HELD_OUT_ROWS = 64
-SAFETY, ENOUGH_DIRECTIONS = 0.7, 128  # of the largest stable rate; times the root of Q / 128 where Q is less
+SAFETY, ENOUGH_DIRECTIONS = 0.5, 64  # of the largest stable rate; times the root of Q / 64 where Q is less
 _CHANCE = 0.01  # of the held-out loss
 _PROBE = 1e-4  # a rate of which only the length of the step is wanted
 _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # of the weights' length; of the first rate, for another try
