@@ -50,12 +50,12 @@ def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_roun
     monkeypatch.setattr(rate, "_MOST_RATES", 3)
     losses = iter([1.0, 0.9, 0.8, 0.7, 1.4, 1.3, 1.2, 1.6, 0.9, 1.1, 0.9])
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
-    found = find_rate(*parts, SETTINGS)
-    share = _share_of(found.trials[-1].lr)
-    assert found.refused == pytest.approx((share, share / 2), rel=0.05)
-    assert found.lr == pytest.approx(share / 4, rel=0.05)
-    assert found.rounds == 1 + 3 + 3 + 1 + 3  # a loss of 1.6 is not waited for
-    assert f"but three at {found.refused[-1]:.2g} raised it" in found.sentence()
+    chosen = find_rate(*parts, SETTINGS)
+    share = _share_of(chosen.trials[-1].lr)
+    assert chosen.refused == pytest.approx((share, share / 2), rel=0.05)
+    assert chosen.lr == pytest.approx(share / 4, rel=0.05)
+    assert chosen.rounds == 1 + 3 + 3 + 1 + 3  # a loss of 1.6 is not waited for
+    assert f"but three at {chosen.refused[-1]:.2g} raised it" in chosen.sentence()
 
 
 def _share_of(lr, directions=SETTINGS.directions):
@@ -109,6 +109,6 @@ def test_a_loss_that_no_rate_lowers_is_said(parts, monkeypatch):
 def test_a_loss_that_stays_as_it_was_gives_a_rate_and_a_warning(parts, monkeypatch):
     losses = itertools.chain([1.0], itertools.repeat(1.001))
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
-    found = find_rate(*parts, SETTINGS)
-    assert found.lr == _share_of(max(trial.lr for trial in found.trials))
-    assert "no trial round lowered the held-out loss of 1.000" in found.sentence()
+    chosen = find_rate(*parts, SETTINGS)
+    assert chosen.lr == _share_of(max(trial.lr for trial in chosen.trials))
+    assert "no trial round lowered the held-out loss of 1.000" in chosen.sentence()

@@ -129,7 +129,7 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
 
 
 class _Search:
-    """Trial rounds in chains, each from the base weights and along directions of its own.
+    """Trial rounds in chains, each from the base weights and along directions that no other has.
 
     Attributes:
         initial: the held-out loss of the base weights, nats.

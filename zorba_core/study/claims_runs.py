@@ -141,21 +141,19 @@ def _verdict(agrees: bool, opposite: bool) -> Verdict:
 def _listed(cells: pd.DataFrame, form: str) -> tuple[str, str]:
     """Each cell's value with its interval: (for the claim, for its note). A claim of more than two cells has their
     range alone."""
-    listed = "; ".join(
-        f"{row.base} on {row.task} {_with_interval(row, form)}, {row.count} seeds)" for row in cells.itertuples()
-    )
+    listed = "; ".join(f"{row.base} on {row.task} {_with_interval(row, form)}" for row in cells.itertuples())
     if len(cells) <= 2:
         return listed, ""
     return f"{cells['value'].min():{form}} to {cells['value'].max():{form}} in {len(cells)} cells", f"{listed}."
 
 
 def _with_interval(row: Any, form: str) -> str:
-    """``0.46 (0.33 to 0.59``; a ratio to a run that never arrives is only bounded."""
+    """``0.46 (0.33 to 0.59, 5 seeds)``; a ratio to a run that never arrives is only bounded."""
     if row.value == math.inf:
-        return f"does not arrive (ratio above {row.low:{form}}"
+        return f"does not arrive (ratio above {row.low:{form}}, {row.count} seeds)"
     if row.value == 0 and row.low == 0:
-        return f"the other does not arrive (ratio below {row.high:{form}}"
-    return f"{row.value:{form}} ({row.low:{form}} to {row.high:{form}}"
+        return f"the other does not arrive (ratio below {row.high:{form}}, {row.count} seeds)"
+    return f"{row.value:{form}} ({row.low:{form}} to {row.high:{form}}, {row.count} seeds)"
 
 
 # --- who is faster ---------------------------------------------------------------------------------------
