@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.tickets import tickets
+from tests.benchmarks.own_rows import hotel_reviews, tickets
 from zorba_core.allocation import Problem, solve
 from zorba_core.data.infer import task_for
 from zorba_core.data.task import Overrides, Task, get_task
@@ -56,8 +56,13 @@ def _tickets() -> Task:
     return task_for(tickets(1200, seed=0), Overrides(("text",), "queue"))
 
 
+def _hotels() -> Task:
+    return task_for(hotel_reviews(1100, seed=0), Overrides(("review",), "tone"))
+
+
 _SMALL = Settings(rounds=40, batch_size=8, seq_len=64, eval_rows=200, estimator="exact", schedule="cosine")
-_REAL = Settings.suited(2 * 10**8, rounds=16, batch_size=8, seq_len=32, eval_rows=96)
+_REAL = Settings.suited(2 * 10**8, rounds=40, batch_size=8, seq_len=32, eval_rows=96)
+_LONG = _REAL.replace(batch_size=4, seq_len=96)
 _RATES = (0.16, 0.08, 0.04, 0.02, 0.01, 0.005)
 _REAL_RATES = (0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0006)
 _sst2, _ag_news = partial(get_task, "sst2"), partial(get_task, "ag-news")
@@ -69,6 +74,7 @@ CASES = {
     "tickets, smollm2-135m": Case(_tickets, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),
     "sst2, smollm2-135m": Case(_sst2, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),
     "ag-news, smollm2-135m": Case(_ag_news, "smollm2-135m", _REAL.replace(seq_len=64), _REAL_RATES, 4, 15),
+    "hotels, smollm2-135m": Case(_hotels, "smollm2-135m", _LONG, _REAL_RATES, 4, 15),
 }
 
 
@@ -92,15 +98,15 @@ def main(file: Path, names: list[str]) -> None:
         print(found.sentence(), [(round(trial.lr, 4), trial.loss) for trial in found.trials], flush=True)
         for lr in (found.lr, *chosen.rates):
             if str(lr) not in case["runs"]:
-                case["runs"][str(lr)] = losses_of(network, allocation, rows, settings.replace(lr=lr))
+                case["runs"][str(lr)] = losses_of(network, allocation, rows, settings.replace(lr=lr), case["initial"])
                 write_json(file, content)
         case |= compared(case, str(found.lr), chosen.rates)
         print(name, {key: case[key] for key in ("best_of_grid", "target", "rounds_to_target", "factor")}, flush=True)
         write_json(file, content)
 
 
-def losses_of(network, allocation, rows, settings) -> list[float] | None:
-    """The evaluation loss after every ``EVERY`` rounds; None where the run diverged."""
+def losses_of(network, allocation, rows, settings, initial: float) -> list[float] | None:
+    """The evaluation loss after every ``EVERY`` rounds, until it is twice the initial one; None where it diverged."""
     base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
     state, losses = init(network, settings), []
     try:
@@ -108,6 +114,8 @@ def losses_of(network, allocation, rows, settings) -> list[float] | None:
             state, _ = step(state, network, allocation, rows, settings)
             if t % EVERY == 0:
                 losses.append(float(evaluate(network, rows.evaluation).loss))
+                if losses[-1] > 2 * initial:
+                    break
     except RunError:
         return None
     finally:

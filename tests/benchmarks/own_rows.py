@@ -1,4 +1,4 @@
-"""Support tickets by a small grammar: six queues, eight customers. No text of a dataset."""
+"""Rows as people have them, made by small grammars: support tickets and hotel reviews. No text of a dataset."""
 
 from __future__ import annotations
 
@@ -56,16 +56,60 @@ _QUEUES = {
         "Many compliments to the kind person who helped me {when}.",
     ),
 }
-QUEUES = tuple(_QUEUES)
+_AROUND = (
+    "I have visited the place many times over the years.", "My sister came along and we arrived by train.",
+    "It was raining when we got there in the afternoon.", "We had booked everything two weeks before.",
+    "There is a car park behind the building.", "A friend of mine had told me about it.",
+    "The street was full of people because of a market.", "The town has a small museum and a river.",
+    "I will write about the rest of the trip another time.", "We stayed for two nights and left on Sunday.",
+)  # fmt: skip
+_TONES = {
+    "positive": (
+        "The staff were kind and helped us with everything.",
+        "Our room was spotless and quiet.",
+        "The breakfast was the best I have had in years.",
+        "I would go back tomorrow without thinking twice.",
+        "Everything worked as promised and the price was fair.",
+    ),
+    "negative": (
+        "Nobody answered the bell and we waited for an hour.",
+        "The room smelled of smoke and the sheets were dirty.",
+        "The breakfast was cold and the coffee undrinkable.",
+        "I want my money back and will never return.",
+        "The heating was broken and nobody cared.",
+    ),
+    "mixed": (
+        "The room was lovely, but the noise kept us awake.",
+        "Good food, yet far too expensive for what it was.",
+        "The staff were friendly although half of the things were broken.",
+        "I liked the garden; the bathroom however was dirty.",
+        "Some of it was great and some of it was a disappointment.",
+    ),
+}
 
 
 def tickets(rows: int, seed: int) -> pd.DataFrame:
-    """``rows`` different tickets: columns text, queue and customer."""
+    """``rows`` different tickets of six queues and eight customers: columns text, queue and customer."""
     rng, seen = np.random.default_rng(seed), {}
     pick = lambda words: words[rng.integers(len(words))]  # noqa: E731
     while len(seen) < rows:
-        queue = pick(QUEUES)
+        queue = pick(list(_QUEUES))
         body = pick(_QUEUES[queue]).format(thing=pick(_THINGS), when=pick(_WHEN))
         text = " ".join(part for part in (pick(_OPENERS), body, pick(_CLOSERS)) if part)
         seen.setdefault(text, {"text": text, "queue": queue, "customer": f"shop {rng.integers(8) + 1}"})
+    return pd.DataFrame(seen.values())
+
+
+def hotel_reviews(rows: int, seed: int) -> pd.DataFrame:
+    """``rows`` different reviews of three tones and six branches, about 90 tokens each, two sentences of which tell the
+    tone: columns review, tone and branch."""
+    rng, seen = np.random.default_rng(seed), {}
+    while len(seen) < rows:
+        tone = str(rng.choice(list(_TONES)))
+        sentences = [
+            *rng.choice(_AROUND, rng.integers(4, 8), replace=False),
+            *rng.choice(_TONES[tone], 2, replace=False),
+        ]
+        text = " ".join(rng.permutation(sentences))
+        seen.setdefault(text, {"review": text, "tone": tone, "branch": f"branch {rng.integers(6) + 1}"})
     return pd.DataFrame(seen.values())
