@@ -11,7 +11,7 @@ PORT ?= 8501
 PINS := $(shell cat pyproject.toml constraints.txt | cksum | tr -d ' ')
 STAMP := $(VENV)/.installed-$(PINS)
 
-export OMP_NUM_THREADS ?= 1
+test quick bench notebooks claims: export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 

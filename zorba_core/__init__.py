@@ -6,6 +6,7 @@ plotly, and planning a fleet never does.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from zorba_core.lazy import names_on_demand
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from zorba_core.vram import GIB, Workload, model_spec
 
 __version__ = "0.1.0"
+
+# torch's threads sleep while they wait for one another. By default they spin, and then two of them on a busy machine
+# take three times as long. It is read when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOME = {
     "vram": ("GIB", "Workload", "model_spec"),

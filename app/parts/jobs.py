@@ -204,7 +204,7 @@ def _place(folder: Path) -> Iterator[Path]:
 
 
 def _launch(place: Path, command: tuple[str, ...], rounds: int, title: str, run: str | None = None) -> Job:
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
     with (place / LOG).open("wb") as log:
         try:
             process = subprocess.Popen(

@@ -13,7 +13,7 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import read_json
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.load import read_spec
+from zorba_core.runs.load import read_spec, suited_threads, use_threads
 from zorba_core.runs.record import Callback
 from zorba_core.runs.train import fine_tune
 
@@ -56,6 +56,13 @@ def test_a_simulation_takes_exact_scalars_and_says_so(tiny_opt_folder, tmp_path)
     assert run.config["estimator"] == "exact"
     assert any(line.startswith("exact scalars: finite differences at mu 0.001") for line in lines)
     assert run.summary["backward_passes"] > 0
+
+
+@pytest.mark.parametrize(("has", "takes"), [(1, 1), (2, 2), (16, 4)])
+def test_a_large_model_takes_the_threads_of_the_machine_and_a_small_one_takes_one(has, takes):
+    with use_threads(has):
+        assert suited_threads(135_000_000) == takes
+        assert suited_threads(2_000_000) == 1
 
 
 def test_a_run_ends_at_the_first_evaluation_with_the_target_accuracy(tiny_opt_folder, tmp_path):

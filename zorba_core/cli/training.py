@@ -246,7 +246,7 @@ def federate(
         "find-lr": find_lr,
         **{f"settings.{name}": "" if value is None else value for name, value in settings.model_dump().items()},
         **{name.replace("_", "-"): value for name, value in dict(options).items()},
-        "threads": folder.threads,
+        "threads": folder.threads or 1,  # several processes share this machine
         "force": folder.force,
         "runs-folder": str(folder.runs_folder.resolve()),
         "name": folder.name or "",

@@ -102,8 +102,8 @@ class FolderOptions(Checked):
     """Where the run's folder is made."""
     name: str | None = None
     """First part of its name; default <dataset>-<model>."""
-    threads: int = Field(1, ge=1, le=1024)
-    """CPU threads. More are slower for a small model."""
+    threads: int | None = Field(None, ge=1, le=1024)
+    """CPU threads; default 1, and for a large model the machine's, at most 4."""
     force: bool = False
     """Train also with settings that are found unable to learn."""
 

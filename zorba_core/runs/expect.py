@@ -14,7 +14,14 @@ from zorba_core.data.task import Task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
 from zorba_core.engine.settings import Settings
-from zorba_core.runs.load import federated_rows, open_network, use_threads, with_label_prior
+from zorba_core.runs.load import (
+    federated_rows,
+    open_network,
+    read_spec,
+    suited_threads,
+    use_threads,
+    with_label_prior,
+)
 
 ROWS = 200  # to evaluate
 _TRIAL_ROUNDS = 12  # that the search for a learning rate takes, about
@@ -39,9 +46,7 @@ class Expectation:
         )
 
 
-def expect(
-    task: Task, model: str | os.PathLike[str], settings: Settings, allocation: Allocation, threads: int = 1
-) -> Expectation:
+def expect(task: Task, model: str | os.PathLike[str], settings: Settings, allocation: Allocation) -> Expectation:
     """Evaluate the base model on some rows and time one round.
 
     Raises:
@@ -49,7 +54,7 @@ def expect(
     """
     wanted = settings.eval_rows
     settings = settings.replace(eval_rows=min(ROWS, wanted or ROWS))
-    with use_threads(threads):
+    with use_threads(suited_threads(read_spec(model).num_parameters)):
         network, tokenizer = open_network(model, settings)
         rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings)
         started = time.perf_counter()

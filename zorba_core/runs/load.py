@@ -29,7 +29,14 @@ from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.vram import ModelSpec, model_spec
 
+MOST_THREADS = 4  # where nobody says how many
 LONG, LONG_BATCH = 64, 4  # tokens from which on a large model takes fewer rows of each client a round
+
+
+def suited_threads(num_parameters: int) -> int:
+    """CPU threads for a model of that size: one for a small model, whose products are too short to be shared. For a
+    large one as many as torch would take (the machine's cores, or OMP_NUM_THREADS), at most :data:`MOST_THREADS`."""
+    return min(MOST_THREADS, torch.get_num_threads()) if is_large(num_parameters) else 1
 
 
 @contextlib.contextmanager

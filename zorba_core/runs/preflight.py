@@ -134,9 +134,11 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
         exact_NQ = estimate_exact(*probe, inactive=settings.inactive).rho_NQ
     checks = []
     if settings.precision != "highest":
-        rounded_NQ = estimator_of(settings)(*probe).rho_NQ
-        with network.at_precision("highest"):
-            checks.append(_product_check(_relative_error(rounded_NQ, estimator_of(settings)(*probe).rho_NQ), settings))
+        rounded_NQ, precise_NQ = estimator_of(settings)(*probe).rho_NQ, exact_NQ
+        if not ESTIMATORS[settings.estimator].exact:
+            with network.at_precision("highest"):
+                precise_NQ = estimator_of(settings)(*probe).rho_NQ
+        checks.append(_product_check(_relative_error(rounded_NQ, precise_NQ), settings))
     if not ESTIMATORS[settings.estimator].exact:
         lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
         estimated_NQ = estimator_of(settings)(*probe).rho_NQ

@@ -34,6 +34,7 @@ from zorba_core.runs.load import (
     open_network,
     read_spec,
     suited_settings,
+    suited_threads,
     use_threads,
     with_label_prior,
 )
@@ -66,7 +67,7 @@ def fine_tune(
     alpha: float = 1.0,
     division: str | None = None,
     label_words: Sequence[str] | None = None,
-    threads: int = 1,
+    threads: int | None = None,
     runs_folder: str | os.PathLike[str] = DEFAULT_FOLDER,
     name: str | None = None,
     callbacks: Sequence[Callback] = (),
@@ -96,7 +97,7 @@ def fine_tune(
         division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: by the rows' own clients where they name
             them, else ``dirichlet``.
         label_words: words for each label, where the task's own do not suit the model.
-        threads: CPU threads.
+        threads: CPU threads; default: :func:`zorba_core.runs.load.suited_threads`.
         name: first part of the run folder's name; default ``<dataset>-<model>``.
         origin: how the allocation came about (solver, budgets, ...), written to the run's config.
         force: train also with settings that :mod:`zorba_core.runs.preflight` finds unable to learn.
@@ -123,6 +124,7 @@ def fine_tune(
     task = with_label_words(task, label_words)
     if suited and task.is_own:
         settings = suited_settings(task, model, {})
+    threads = suited_threads(num_parameters) if threads is None else threads
     with use_threads(threads):
         network, tokenizer = open_network(model, settings)
         if allocation is None:

@@ -301,6 +301,7 @@ def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callback
         settings=settings,
         alpha=config["alpha"],
         label_words=config["label_words"] or None,
+        threads=1,  # whose bits the table has
         runs_folder=folder,
         name="run",
         callbacks=list(callbacks),
