@@ -62,7 +62,7 @@ def _hotels() -> Task:
 
 _SMALL = Settings(rounds=40, batch_size=8, seq_len=64, eval_rows=200, estimator="exact", schedule="cosine")
 _REAL = Settings.suited(2 * 10**8, rounds=40, batch_size=8, seq_len=32, eval_rows=96)
-_LONG = _REAL.replace(batch_size=4, seq_len=96)
+_LONG = _REAL.replace(batch_size=4, seq_len=96, eval_rows=48)
 _RATES = (0.16, 0.08, 0.04, 0.02, 0.01, 0.005)
 _REAL_RATES = (0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0006)
 _sst2, _ag_news = partial(get_task, "sst2"), partial(get_task, "ag-news")
@@ -115,7 +115,7 @@ def losses_of(network, allocation, rows, settings, initial: float) -> list[float
         for t in range(1, settings.rounds + 1):
             state, _ = step(state, network, allocation, rows, settings)
             if t % EVERY == 0:
-                losses.append(float(evaluate(network, rows.evaluation).loss))
+                losses.append(float(evaluate(network, rows.evaluation, settings.precision).loss))
                 if losses[-1] > 2 * initial:
                     break
     except RunError:
