@@ -134,12 +134,3 @@ def test_a_finished_run_and_one_of_other_hosts_are_not_resumed(ask, nodes, tmp_p
     done = serve(Request.of({"resume": str(elsewhere.path)}), LocalGrid(nodes))
     with pytest.raises(InvalidInputError, match="this run is finished"):
         serve(Request.of({"resume": str(done.path)}), LocalGrid(nodes))
-
-
-def test_a_proxy_for_the_internet_is_not_asked_for_this_machine(tmp_path, monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.setenv("no_proxy", "intranet.example")
-    assert Loopback(tmp_path)._environment()["no_proxy"] == "intranet.example,127.0.0.1,localhost"
-    monkeypatch.delenv("no_proxy")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    assert Loopback(tmp_path)._environment()["no_proxy"] == "127.0.0.1,localhost"

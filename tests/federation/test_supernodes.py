@@ -25,12 +25,13 @@ WORDS = (
 
 
 def started(place: Path, model: Path) -> subprocess.Popen:
-    """The command, whose Flower processes have their files below ``place``."""
+    """The command, whose Flower processes have their files below ``place``. It must not ask the proxy, where nobody
+    listens, for this machine."""
     command = [sys.executable, "-m", "zorba_core", "federate", "--model", str(model), *WORDS.split()]
     (place / "tmp").mkdir()
     return subprocess.Popen(
         [*command, "--runs-folder", str(place / "runs")],
-        env={**os.environ, "TMPDIR": str(place / "tmp")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(place / "tmp"), "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 

@@ -68,6 +68,7 @@ def federate_on_loopback(
         done.append(serve(request, grid, callbacks=callbacks, notice=notice, started=started))
 
     folder = Path(tempfile.mkdtemp(prefix="zorba-federate-"))
+    _pass_proxies()
     try:
         with Loopback(folder) as processes:
             port = processes.start_superlink()
@@ -164,12 +165,9 @@ class Loopback:
         return process
 
     def _environment(self) -> dict[str, str]:
-        """What every Flower process here runs under. A proxy for the internet is no way to this machine: gRPC and HTTP
-        read ``no_proxy``."""
-        direct = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]
+        """What every Flower process here runs under."""
         return {
             **os.environ,
-            "no_proxy": ",".join(filter(None, direct)),
             "FLWR_HOME": str(self.folder / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -178,6 +176,13 @@ class Loopback:
             "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
             "PYTHONUNBUFFERED": "1",
         }
+
+
+def _pass_proxies() -> None:
+    """A proxy for the internet is no way to this machine: gRPC and HTTP read ``no_proxy``, in this process, which is
+    the server, and in those that it starts."""
+    others = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    os.environ["no_proxy"] = ",".join(filter(None, [others, _HOST, "localhost"]))
 
 
 def _toml(values: Mapping[str, Any]) -> str:
