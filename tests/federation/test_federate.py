@@ -15,7 +15,7 @@ from zorba_core.cli import build_app
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import client_app
-from zorba_core.federation.loopback import Loopback, _toml
+from zorba_core.federation.loopback import _toml
 from zorba_core.federation.options import ServerOptions
 from zorba_core.federation.request import APP, Request, Terms, run_config
 from zorba_core.runs import list_runs, read_run

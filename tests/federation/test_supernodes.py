@@ -29,10 +29,9 @@ def started(place: Path, model: Path) -> subprocess.Popen:
     listens, for this machine."""
     command = [sys.executable, "-m", "zorba_core", "federate", "--model", str(model), *WORDS.split()]
     (place / "tmp").mkdir()
-    return subprocess.Popen(
-        [*command, "--runs-folder", str(place / "runs")],
-        env={**os.environ, "TMPDIR": str(place / "tmp"), "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    environment = {**os.environ, "TMPDIR": str(place / "tmp"), "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+    command += ["--runs-folder", str(place / "runs")]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def processes(place: Path) -> list[str]:
