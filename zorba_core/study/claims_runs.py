@@ -25,7 +25,6 @@ from zorba_core.study.plans import PROFILES, plans
 from zorba_core.study.sweep import FOLDER, late_values, read_table
 
 NO_EVIDENCE = (0.75, 1.33)  # a pooled ratio in here is what placebos show
-PILOT = 0.5  # and a single cell's ratio above this, where one trial chose the rate
 MARGIN = plans()["cases"].margin  # nats of late loss below which two arms count as alike, fixed before the runs
 _FEWEST_SEEDS = 3
 
@@ -80,14 +79,6 @@ def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
     return table[ended | (table["role"] == "trial").to_numpy(bool)]
 
 
-def _with_first_look(checkout: Path, name: str) -> pd.DataFrame:
-    """An experiment, and of the first look at the real model those cells that the experiment has not yet."""
-    table, first = runs(checkout, name, f"{name}-gpu"), runs(checkout, "real", "real-gpu")
-    there = set(zip(st.measured(table)["base"], st.measured(table)["task"], strict=True))
-    new = [cell not in there for cell in zip(first["base"], first["task"], strict=True)]
-    return pd.concat([table, first[new]], ignore_index=True) if any(new) else table
-
-
 def _series(checkout: Path, experiment: str) -> list[tuple[pd.DataFrame, float]]:
     """(table, nats of late loss below which its differences are no finding), best first: the planned experiment, then
     its first series where it had one. The nats are the margin or, but for ``cases``, the largest placebo difference of
@@ -101,8 +92,6 @@ def _series(checkout: Path, experiment: str) -> list[tuple[pd.DataFrame, float]]
         usual = (earlier["lr"] == 2e-2) & (earlier["alpha"] == 1.0) & (earlier["num_clients"] == 20)
         earlier = earlier[usual]
     earlier = earlier.assign(arm=earlier["arm"].replace(first.names))
-    if experiment == "blocks":
-        planned = _with_first_look(checkout, experiment)
     shown = st.by_cell(st.placebo_differences(planned))["value"].abs()
     return [(planned, max([MARGIN, *shown])), (earlier, MARGIN)]
 
@@ -168,20 +157,16 @@ def _with_interval(row: Any, form: str) -> str:
 @claim("faster/decomfl", "V-B1", "Fewer rounds than DeComFL (Q = 1).")
 def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ahead: bool = True) -> Answer:
     """ZorBA's cost over the other's to the plan's target accuracy, cell by cell."""
-    table = _needed(_with_first_look(checkout, "tables"), "tables")
+    table = _needed(runs(checkout, "tables", "tables-gpu"), "tables")
     cells = st.cost_ratio(st.rounds_to_target(table, plans()["tables"].target, cost), "zorba", other)
     cells = _needed(cells[cells["count"] >= _FEWEST_SEEDS], "tables")
-    made = st.measured(table)
-    tuned = set(zip(made["base"], made["task"], made["experiment"].str.startswith("tables"), strict=True))
-    of_pilot = np.array([(row.base, row.task, True) not in tuned for row in cells.itertuples()])
-    trials = table[table["arm"].isin(["zorba", other]) & (table["role"] == "trial")]
+    trials = table[table["arm"].isin(["zorba", other]) & (table["role"] == "trial")].merge(cells[["base", "task"]])
     on_edge = len(trials) > 0 and st.best_rates(trials)["on_edge"].any()
     below, above = cells["high"] < 1, cells["low"] > 1
     ratio, agrees, opposite = (cells["value"], below, above) if zorba_ahead else (1 / cells["value"], above, below)
-    agrees &= ratio < np.where(of_pilot, PILOT, NO_EVIDENCE[0])
+    agrees &= ratio < NO_EVIDENCE[0]
     text, listed = _listed(cells, ".2f")
     notes = [listed] if listed else []
-    notes += ["Rates of a pilot where the experiment has no trials."] if of_pilot.any() else []
     notes += ["A best rate lies on its grid's edge."] if on_edge else []
     what = "rounds" if cost == "round" else "forward passes"
     verdict = _verdict(not on_edge and agrees.all(), not on_edge and opposite.all())

@@ -107,20 +107,8 @@ def plans(profile: str = "cpu") -> dict[str, Plan]:
     """
     if profile not in PROFILES:
         raise InvalidInputError(f"profile is {profile!r}; choose one of {', '.join(PROFILES)}")
-    made = [plan(profile) for plan in (_real, _lambda, _tables, _cases, _blocks, _setting)]
+    made = [plan(profile) for plan in (_lambda, _tables, _cases, _blocks, _setting)]
     return {plan.name: plan for plan in made}
-
-
-def _real(profile: str) -> Plan:
-    """A first look at the real model, at the rates of a pilot (single runs with full-rank directions, no trials): what
-    fewest rounds can decide. ``tables`` and ``blocks`` choose a rate for each arm and have more seeds.
-    """
-    N = 50 if profile == "gpu" else 8
-    size = {**_GPU, "rounds": 100} if profile == "gpu" else {**_REAL, "rounds": 20}
-    arms = _methods(REAL, N, 8) + _positions(30, 8, N, 4e-4)[:2]
-    cell = Cell(REAL, "sst2", N, size, arms, tuple(range(3)), (), prompt=PROMPT)
-    question = "Does ZorBA learn on a real model, and how does it compare at the rates of a pilot?"
-    return Plan("real" if profile == "cpu" else "real-gpu", question, (cell,))
 
 
 def _tables(profile: str) -> Plan:
