@@ -46,16 +46,27 @@ def test_the_rates_double_until_one_raises_the_held_out_loss(found):
     assert found.lr <= _share_of(largest)
 
 
-def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_rounds_raise_the_loss(parts, monkeypatch):
+def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_rounds_raise_the_loss_far(
+    parts, monkeypatch
+):
     monkeypatch.setattr(rate, "_MOST_RATES", 3)
-    losses = iter([1.0, 0.9, 0.8, 0.7, 1.4, 1.3, 1.2, 1.6, 0.9, 1.1, 0.9])
+    losses = iter([1.0, 0.9, 0.8, 0.7, 1.4, 1.6, 1.2, 3.1, 1.6, 1.2, 0.9])
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
     chosen = find_rate(*parts, SETTINGS)
     share = _share_of(chosen.trials[-1].lr)
     assert chosen.refused == pytest.approx((share, share / 2), rel=0.05)
     assert chosen.lr == pytest.approx(share / 4, rel=0.05)
-    assert chosen.rounds == 1 + 3 + 3 + 1 + 3  # a loss of 1.6 is not waited for
+    assert chosen.rounds == 1 + 3 + 3 + 1 + 3  # after a loss of 3.1 no round is waited for
     assert f"but three at {chosen.refused[-1]:.2g} raised it" in chosen.sentence()
+
+
+def test_a_rate_at_which_three_rounds_raise_the_loss_a_little_is_taken(parts, monkeypatch):
+    monkeypatch.setattr(rate, "_MOST_RATES", 3)
+    losses = iter([1.0, 0.9, 0.8, 0.7, 1.2, 1.4, 1.3])
+    monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
+    chosen = find_rate(*parts, SETTINGS)
+    assert chosen.refused == ()
+    assert chosen.lr == _share_of(chosen.trials[-1].lr)
 
 
 def _share_of(lr, directions=SETTINGS.directions):

@@ -7,7 +7,8 @@ stable for one round need not be for a hundred: the noise of few directions adds
 the answer falls with the root of their number. The run's cosine schedule then falls from there.
 
 The small rates of a trial may have led to where a large one is harmless. So the answer is put to the test: three rounds
-at it, from the base weights, have to lower the loss; else half of it is tried.
+at it, from the base weights, have to lower the loss, or at least not to raise it far: a round of few rows may tip a
+model towards one label, and the next ones tip it back. Else half of the rate is tried.
 
 A round of few directions says little: then several such chains are averaged, each along rounds of its own. The first
 rate moves the weights by 1/128 of their length; where even that is too much, the trial begins lower.
@@ -42,7 +43,8 @@ _PROBE = 1e-4  # a rate of which only the length of the step is wanted
 _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # of the weights' length; of the first rate, for another try
 _MOST_RATES, _TRIES = 16, 3
 _DIRECTIONS, _MOST_CHAINS = 40, 4  # as many chains as make up 40 directions a rate
-_TEST_ROUNDS, _MOST_TESTS, _HOPELESS = 3, 6, 1.5
+_TEST_ROUNDS, _MOST_TESTS = 3, 6
+_FAR, _HOPELESS = 1.5, 3.0  # above the initial loss
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Rate:
     initial_loss: float
     held_out_rows: int
     rounds: int  # that were computed
-    refused: tuple[float, ...] = ()  # rates at which three rounds raised the loss
+    refused: tuple[float, ...] = ()  # rates at which three rounds raised the loss far
 
     def describe(self) -> dict[str, Any]:
         """For a run's log."""
@@ -120,7 +122,7 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     try:
         tried, largest = search.largest_stable(chains)
         lr, refused = float(f"{safety * largest:.2g}"), []
-        while len(refused) < _MOST_TESTS and not search.lowers(lr):
+        while len(refused) < _MOST_TESTS and not search.is_stable(lr):
             refused.append(lr)
             lr = float(f"{lr / 2:.2g}")
     finally:
@@ -173,15 +175,16 @@ class _Search:
             "round; give more directions or a larger batch, or a rate with --lr"
         )
 
-    def lowers(self, lr: float) -> bool:
-        """Whether the loss is lower after three rounds at ``lr``, or higher by no more than chance."""
+    def is_stable(self, lr: float) -> bool:
+        """Whether the loss is lower after three rounds at ``lr``, or higher by no more than chance, or never was far
+        above the initial one."""
         self._begin()
-        loss = self.initial
-        for _ in range(_TEST_ROUNDS):
-            if loss > _HOPELESS * self.initial:
+        losses = [self.initial]
+        while len(losses) <= _TEST_ROUNDS:
+            if losses[-1] > _HOPELESS * self.initial:
                 return False
-            loss = self._loss_after(lr)
-        return loss < self._chance
+            losses.append(self._loss_after(lr))
+        return losses[-1] < self._chance or max(losses) < _FAR * self.initial
 
     @property
     def _chance(self) -> float:
