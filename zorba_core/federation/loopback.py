@@ -37,9 +37,12 @@ _HOST, _SUPERLINK = "127.0.0.1", "loop"
 _COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
 _WITH_PARENT = """
 import ctypes, os, signal, sys
+parent, command = int(sys.argv[1]), sys.argv[2:]
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-os.execv(sys.argv[1], sys.argv[1:])
+    if os.getppid() != parent:  # it ended before that
+        sys.exit(1)
+os.execv(command[0], command)
 """  # a command that the kernel ends with its parent
 _SECONDS_TO_START, _SECONDS_TO_END = 120.0, 10.0
 
@@ -154,7 +157,7 @@ class Loopback:
     def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen:
         with open(self.folder / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", _WITH_PARENT, *command],
+                [sys.executable, "-c", _WITH_PARENT, str(os.getpid()), *command],
                 env=self._environment(),
                 stdout=log,
                 stderr=log,
