@@ -176,15 +176,14 @@ class _Search:
         )
 
     def is_stable(self, lr: float) -> bool:
-        """Whether the loss is lower after three rounds at ``lr``, or higher by no more than chance, or never was far
-        above the initial one."""
+        """Whether the loss is lower after three rounds at ``lr``, or never was far above the initial one."""
         self._begin()
         losses = [self.initial]
         while len(losses) <= _TEST_ROUNDS:
             if losses[-1] > _HOPELESS * self.initial:
                 return False
             losses.append(self._loss_after(lr))
-        return losses[-1] < self._chance or max(losses) < _FAR * self.initial
+        return losses[-1] < self.initial or max(losses) < _FAR * self.initial
 
     @property
     def _chance(self) -> float:
