@@ -44,7 +44,7 @@ _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # of the weights' length; of the first 
 _MOST_RATES, _TRIES = 16, 3
 _DIRECTIONS, _MOST_CHAINS = 40, 4  # as many chains as make up 40 directions a rate
 _TEST_ROUNDS, _MOST_TESTS = 3, 6
-_FAR, _HOPELESS = 1.5, 3.0  # above the initial loss
+_FAR, _HOPELESS = 1.5, 3.0  # times the initial loss
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Rate:
         loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
         if not below:
             return f"learning rate {self.lr:g}: no trial round lowered {loss}; expect little of this model here"
-        but = f", but three at {min(self.refused):.2g} raised it" if self.refused else ""
+        but = f", but three at {min(self.refused):.2g} raised it far" if self.refused else ""
         return f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered {loss}{but}"
 
 
