@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.allocation.measures import least_popularity
-from zorba_core.plots.theme import LIGHT, Palette, axis, styled
+from zorba_core.plots.theme import LIGHT, Palette, axis, styled, trace
 
 _OUTLINED = 120  # clients; with more, outlines and gaps cover the cells
 _BARS = 0.12  # share of the width, for the popularity of each block
@@ -71,9 +71,10 @@ def allocation_figure(
     return styled(traces, palette, height=height, layout=layout)
 
 
-def _cells(A_MN: NDArray[np.bool_], name_N: Sequence[str], palette: Palette) -> go.Heatmap:
+def _cells(A_MN: NDArray[np.bool_], name_N: Sequence[str], palette: Palette) -> dict[str, Any]:
     gap = 1 if len(name_N) <= _OUTLINED else 0
-    return go.Heatmap(
+    return trace(
+        "heatmap",
         x=name_N,
         z=A_MN.astype(int).tolist(),
         zmin=0,
@@ -128,12 +129,15 @@ def client_order(
     return np.arange(A_MN.shape[1])
 
 
-def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, labelled: bool, palette: Palette) -> go.Bar:
+def _popularity_bars(
+    popularity_M: NDArray[np.int64], num_clients: int, labelled: bool, palette: Palette
+) -> dict[str, Any]:
     """``labelled``: there is room for a number in each row; otherwise the first block with the most clients and the
     first with the fewest have one."""
     scarce_M = (popularity_M == popularity_M.min()) & (popularity_M.min() < 0.8 * popularity_M.max())
     ends_M = np.isin(np.arange(len(popularity_M)), (popularity_M.argmax(), popularity_M.argmin()))
-    return go.Bar(
+    return trace(
+        "bar",
         x=popularity_M.tolist(),
         y=list(range(len(popularity_M))),
         orientation="h",
@@ -170,11 +174,11 @@ def _vram_bars(
     if len(used_N) > _OUTLINED:  # an area is drawn in a tenth of the time of a thousand bars
         line = {"width": 0, "shape": "hvh"}
         return [
-            go.Scatter(y=y, name=name, mode="lines", line=line, fill="tozeroy", fillcolor=color, **shared)
+            trace("scatter", y=y, name=name, mode="lines", line=line, fill="tozeroy", fillcolor=color, **shared)
             for y, name, color in bars
         ]
     outline = {"color": palette.muted, "width": 1}
     return [
-        go.Bar(y=y, name=name, marker={"color": color, "line": outline if name == "free" else None}, **shared)
+        trace("bar", y=y, name=name, marker={"color": color, "line": outline if name == "free" else None}, **shared)
         for y, name, color in bars
     ]

@@ -28,6 +28,7 @@ from zorba_core.plots.theme import (
     log_axis_between,
     marked_points,
     styled,
+    trace,
 )
 
 # Place in the palette and dash of each method: each method always has the same colour.
@@ -100,7 +101,7 @@ def stairs_figure(
     return styled(traces, palette, height=height, layout=layout)
 
 
-def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
+def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
     place, dash = curve.look
     color = palette.series[place]
     shares = curve.gib_P / curve.total_gib
@@ -111,7 +112,8 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> go.Scatter:
     opacity = {"opacity": 1 if marked else 0}
     # A bound holds up to the point at which it is known; a result holds from its point on.
     shape = "vh" if curve.is_bound else "hv"
-    return go.Scatter(
+    return trace(
+        "scatter",
         x=(shares if share else curve.gib_P).tolist(),
         y=curve.lambda_P.tolist(),
         customdata=np.column_stack((curve.gib_P, shares, curve.least_P)).tolist(),
@@ -148,7 +150,8 @@ def front_figure(
         order_F = front_order(front)
         color = palette.series[index % len(palette.series)]
         traces.append(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=front.vram_ratio_E[order_F],
                 y=front.bias_lambda_E[order_F],
                 customdata=np.column_stack((front.total_blocks_E, front.min_popularity_E))[order_F],
@@ -166,7 +169,7 @@ def front_figure(
         for front in fronts.values():
             at = front.vram_ratio_E[front.knee], front.bias_lambda_E[front.knee]
             traces.append(chosen_point(*at, palette, name="knee"))
-    drawn = [value for trace in traces for value in trace.y]
+    drawn = [value for drawn_trace in traces for value in drawn_trace["y"]]
     layout = {
         "margin": {"l": 66, "r": 12, "t": 12, "b": 12},
         "legend": {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"},

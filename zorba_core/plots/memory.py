@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from zorba_core.plots.theme import LIGHT, Palette, axis, styled, upright
+from zorba_core.plots.theme import LIGHT, Palette, axis, styled, trace, upright
 from zorba_core.vram import ModelSpec, Workload
 
 _MIB = 2**20
@@ -45,7 +45,8 @@ def histogram_figure(
     left = one_gib + bins * step
     fits = np.clip(np.floor((left - one_gib) / block_gib + 1e-9) + 1, 0, num_blocks).astype(int)
     reason = [f"{number} of {num_blocks} blocks fit" if number else "too small for one block" for number in fits]
-    bars = go.Bar(
+    bars = trace(
+        "bar",
         x=(left + step / 2).tolist(),
         y=count.tolist(),
         width=step * 0.92,
@@ -91,7 +92,8 @@ def vram_by_blocks_figure(
         ("hidden state, BLH a block", palette.series[4], [number * k for k in blocks]),
     )
     traces = [
-        go.Bar(
+        trace(
+            "bar",
             x=blocks,
             y=heights,
             name=name,
@@ -126,7 +128,8 @@ def forward_pass_figure(
         stairs_x += [m, m + 1]
         stairs_y += [(m + 1) * charged_mib] * 2
     traces = [
-        go.Scatter(
+        trace(
+            "scatter",
             x=stairs_x,
             y=stairs_y,
             mode="lines",
@@ -134,7 +137,8 @@ def forward_pass_figure(
             line={"color": palette.front, "width": 2.5, "dash": "dash"},
             hovertemplate="ψ: %{y:.0f} MiB<extra></extra>",
         ),
-        go.Scatter(
+        trace(
+            "scatter",
             x=position_S,
             y=list(alive_S_mib),
             mode="lines",

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, axis, level, styled
+from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, axis, level, styled, trace
 
 if TYPE_CHECKING:
     from zorba_core.runs import Run
@@ -54,7 +54,8 @@ def curves_figure(
         known_P = ~np.isnan(value_P)
         color = palette.series[index % len(palette.series)]
         traces.append(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=round_P[known_P].tolist(),
                 y=value_P[known_P].tolist(),
                 mode="lines+markers" if known_P.sum() <= _MARKED_UP_TO else "lines",
@@ -116,7 +117,8 @@ def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette:
     share_CC = np.divide(confusion_CC, rows_C, out=np.zeros(confusion_CC.shape), where=rows_C > 0)
     names = [_short(name) for name in labels]
     few = len(labels) <= _MOST_CELLS_WITH_TEXT
-    heatmap = go.Heatmap(
+    heatmap = trace(
+        "heatmap",
         z=share_CC,
         x=names,
         y=names,
@@ -175,7 +177,8 @@ def clients_figure(
     accuracy = [entry["accuracy"] for entry in shown]
     low, high = np.array([entry["accuracy_interval"] for entry in shown]).T
     traces = [
-        go.Scatter(
+        trace(
+            "scatter",
             x=names,
             y=accuracy,
             mode="markers",
@@ -196,7 +199,8 @@ def clients_figure(
     ]
     if all("base_accuracy" in entry for entry in shown):
         traces.append(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=names,
                 y=[entry["base_accuracy"] for entry in shown],
                 mode="markers",

@@ -67,6 +67,11 @@ def palette_named(name: str | None) -> Palette:
     return DARK if name == "dark" else LIGHT
 
 
+def trace(kind: str, **properties: Any) -> dict[str, Any]:
+    """A trace for :func:`styled`: ``kind`` is plotly's name in small letters, such as ``"scatter"``."""
+    return {"type": kind, **properties}
+
+
 def styled(traces: Sequence[Any], palette: Palette, *, height: int, layout: dict[str, Any]) -> go.Figure:
     """A figure of ``traces`` with the paper, fonts, grid and margins of ``palette``, then ``layout``.
 
@@ -148,9 +153,10 @@ def level(y: float, **line: Any) -> dict[str, Any]:
 
 def marked_points(
     points: Sequence[tuple[float, float]], names: Sequence[str], palette: Palette, **more: Any
-) -> go.Scatter:
+) -> dict[str, Any]:
     """Crosses with their names, for points that come from the paper."""
-    return go.Scatter(
+    return trace(
+        "scatter",
         x=[x for x, _ in points],
         y=[y for _, y in points],
         mode="markers+text",
@@ -162,7 +168,7 @@ def marked_points(
     )
 
 
-def chosen_point(x: float, y: float, palette: Palette, **more: Any) -> go.Scatter:
+def chosen_point(x: float, y: float, palette: Palette, **more: Any) -> dict[str, Any]:
     """The point that the reader chose."""
     marker = {
         "symbol": "diamond",
@@ -170,7 +176,7 @@ def chosen_point(x: float, y: float, palette: Palette, **more: Any) -> go.Scatte
         "color": palette.paper,
         "line": {"width": 2.5, "color": palette.text},
     }
-    return go.Scatter(x=[x], y=[y], mode="markers", marker=marker, **more)
+    return trace("scatter", x=[x], y=[y], mode="markers", marker=marker, **more)
 
 
 @functools.cache
