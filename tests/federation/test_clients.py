@@ -55,7 +55,7 @@ def test_what_a_client_hears_names_no_file_and_what_it_answers_quotes_no_row(ask
 
 
 def test_a_client_without_a_file_is_turned_away(ask, nodes, task):
-    with pytest.raises(RunError, match="operator has not named the file with its rows"):
+    with pytest.raises(RunError, match="operator has not set the file with its rows"):
         served(ask, task, nodes[0])
 
 
@@ -69,4 +69,4 @@ def test_a_client_activates_no_more_blocks_than_its_operator_allows(ask, nodes):
     run = serve(ask(), grid)  # client 2 has three blocks
     assert [done.reported_N.tolist() for done in run.rounds[1:]] == [[True, True, False, True]] * 4
     reasons = {event["reason"] for done in run.rounds for event in done.events if event["what"] == "refused"}
-    assert reasons == {"the client declines: 3 blocks are asked for, and its operator allows 2"}
+    assert reasons == {"the client declines: the task has 3 blocks, and its operator allows 2"}

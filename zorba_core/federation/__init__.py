@@ -1,17 +1,17 @@
-"""Federated fine-tuning between processes, as two small Flower apps: seeds and block ids down, scalars up, averages
-down; never weights.
+"""Federated fine-tuning between processes, as two small Flower apps. The server sends seeds, block ids and averages;
+clients send scalars. No weights are sent.
 
     server_app  the ServerApp: rounds over a Flower grid, and their log
     client_app  the ClientApp
-    members     who takes part, and exchanges of messages with them
+    members     the clients that take part, and the exchange of messages with them
     replica     a client's rows and model: base model + averages = weights
-    protocol    the messages, and how they are checked
+    protocol    the messages and their checks
     options     deadlines; median and trimmed mean
-    request     what is asked for: Flower's run-config, and the terms that server and clients agree on
+    request     Flower's run-config, and the terms that server and clients share
     simulate    virtual clients in one process: a grid without a network
-    resident    a SuperNode that keeps its ClientApp; the ServerApp in the process that shows its progress
-    loopback    SuperLink and SuperNodes as child processes, all ended with their parent
-    app/        the folder that ``flwr run`` takes
+    resident    a SuperNode whose ClientApp stays loaded; a ServerApp in the process that shows its progress
+    loopback    SuperLink and SuperNodes as child processes that end with their parent
+    app/        the folder for ``flwr run``
 
-README.md beside this file says how to deploy it on several hosts.
+README.md in this folder describes a deployment on several hosts.
 """

@@ -1,8 +1,8 @@
-"""The ClientApp: one message in, one answer out. What is computed is in :mod:`zorba_core.federation.replica`.
+"""The ClientApp: one message in, one answer out. :mod:`zorba_core.federation.replica` computes the answers.
 
-Flower starts a new process for each message, in which the replica is built again from the base model and all averages.
-A SuperNode started by :mod:`zorba_core.federation.resident` keeps this module, and with it the replica, in one process;
-``RESIDENT`` is then true, and a message brings only the averages that are new.
+Flower starts a new process for each message, which builds the replica again from the base model and all averages. A
+SuperNode started by :mod:`zorba_core.federation.resident` has one process for all messages. There ``RESIDENT`` is true,
+the replica stays in memory, and a message brings only new averages.
 
 The keys of the SuperNode's ``--node-config`` are those of :class:`zorba_core.federation.replica.NodeConfig`, with
 Flower's ``partition-id``.
@@ -25,16 +25,16 @@ from zorba_core.federation.request import Terms
 from zorba_core.runs.load import use_threads
 
 RESIDENT = False
-_run = ""  # of the clients below
+_run = ""  # name of the run that _replica and _clients belong to
 _replica: Replica | None = None
-_clients: dict[int, Client] = {}  # by partition: one, or all virtual clients of this process
+_clients: dict[int, Client] = {}  # by partition; in a simulation, all virtual clients
 
 app = ClientApp()
 
 
 def _answers(work: Callable[[Message, Context, NodeConfig], RecordDict]) -> Callable[[Message, Context], Message]:
-    """A handler that answers with what ``work`` returns, or says why it cannot: the server drops such an answer and
-    goes on without this client."""
+    """Wrap ``work`` into a message handler. An expected error becomes an answer with the reason; the server drops that
+    answer and continues without this client."""
 
     def handler(message: Message, context: Context) -> Message:
         try:
@@ -51,7 +51,8 @@ def _answers(work: Callable[[Message, Context, NodeConfig], RecordDict]) -> Call
 @app.query("hello")
 @_answers
 def hello(message: Message, context: Context, own: NodeConfig) -> RecordDict:
-    """Open the replica and this client's rows, and say who it is."""
+    """Open the replica and this client's rows; answer with the partition, the number of rows and the base model's
+    hash."""
     run, terms, needs_prior = protocol.read_hello(message.content)
     client = _open(run, Terms.read(terms), own)
     protocol.store_hello(message.content, context.state)
@@ -71,7 +72,7 @@ def train(message: Message, context: Context, own: NodeConfig) -> RecordDict:
 @app.evaluate()
 @_answers
 def evaluate(message: Message, context: Context, own: NodeConfig) -> RecordDict:
-    """The loss on the rows held out, for the learning rate."""
+    """The loss on the held-out rows, for the search of a learning rate."""
     client, task = _followed(message, context, own)
     loss, weight = client.held_out_loss(task)
     return _records({"loss": loss, "weight": weight})
@@ -80,13 +81,13 @@ def evaluate(message: Message, context: Context, own: NodeConfig) -> RecordDict:
 @app.query("catch_up")
 @_answers
 def catch_up(message: Message, context: Context, own: NodeConfig) -> RecordDict:
-    """Follow the averages, and show which weights they lead to."""
+    """Apply all averages, and return the hash of the weights."""
     client, _ = _followed(message, context, own)
     return _records({"weights": client.replica.network.weights_sha256()})
 
 
 def _open(run: str, terms: Terms, own: NodeConfig) -> Client:
-    """The client of a run in this process, opened when first asked for; another run's is dropped."""
+    """This process's client of a run. The first call opens it, and closes those of another run."""
     global _run, _replica
     if run != _run:
         _clients.clear()
@@ -99,12 +100,12 @@ def _open(run: str, terms: Terms, own: NodeConfig) -> Client:
 
 
 def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Client, Task]:
-    """The client whose task this is, its replica moved through the averages."""
+    """The message's client and task, after the replica has applied the task's averages."""
     task = protocol.read_task(message.content)
     if task.run != _run or own.partition not in _clients:  # a new process
         run, terms, _ = protocol.read_hello(context.state)
         if run != task.run:
-            raise ProtocolError("the run has not greeted this client")
+            raise ProtocolError("the client has no greeting of this run")
         _open(run, Terms.read(terms), own)
     client = _clients[own.partition]
     client.replica.follow(task)
@@ -112,7 +113,7 @@ def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Clie
 
 
 def _records(values: dict[str, Any], rho_Q: np.ndarray | None = None) -> RecordDict:
-    """An answer, with the round after which the next message's averages are to begin; a process that ends with its
-    answer keeps nothing."""
+    """An answer with ``replica_round``: the next message needs the averages after this round. It is 0 where the process
+    ends after its answer."""
     replica_round = _replica.round if RESIDENT and _replica is not None else 0
     return protocol.answer_records({**values, "replica_round": replica_round}, rho_Q)

@@ -1,8 +1,7 @@
-"""A whole federation on this machine: a SuperLink and SuperNodes on loopback, started and ended with this process,
-which serves the run.
+"""A whole federation on this machine: this process starts a SuperLink and SuperNodes on loopback, serves the run, and
+ends them.
 
-Nothing listens beyond 127.0.0.1, and ports are those that are free. Where this process is killed, the kernel ends its
-children (Linux).
+All processes listen on 127.0.0.1 alone, on free ports. If this process is killed, the kernel ends its children (Linux).
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from zorba_core.runs.record import Callback
 from zorba_core.runs.terminal import Interrupted, undisturbed
 
 _HOST, _SUPERLINK = "127.0.0.1", "loop"
-_COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
+_COMMANDS = Path(sys.executable).parent  # the folder of Flower's commands
 _WITH_PARENT = """
 import ctypes, os, signal, sys
 parent, command = int(sys.argv[1]), sys.argv[2:]
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it ended before that
+    if os.getppid() != parent:  # the parent ended before the call
         sys.exit(1)
 os.execv(command[0], command)
-"""  # a command that the kernel ends with its parent
+"""  # runs a command that the kernel ends when its parent ends
 _SECONDS_TO_START, _SECONDS_TO_END = 120.0, 10.0
 
 
@@ -55,11 +54,11 @@ def federate_on_loopback(
     notice: Notice = lambda line: None,
     started: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Serve a run to its end with one SuperNode for each of ``nodes`` (their ``--node-config``). All processes are gone
-    when this returns or raises; where it fails their logs stay.
+    """Serve a run to its end with one SuperNode for each of ``nodes`` (their ``--node-config``). All processes have
+    ended when this returns or raises; after a failure their logs remain.
 
     Args:
-        run_config: what differs from ``app/pyproject.toml``.
+        run_config: the values that differ from ``app/pyproject.toml``.
 
     Raises:
         RunError: the SuperLink or the run failed.
@@ -89,7 +88,7 @@ def federate_on_loopback(
 
 
 class Loopback:
-    """The processes of one federation. Use as a context: leaving it ends them all, and removes ``folder`` with their
+    """The processes of one federation. Context manager: the exit ends all processes, and removes ``folder`` with their
     logs unless the run failed."""
 
     def __init__(self, folder: Path) -> None:
@@ -109,14 +108,14 @@ class Loopback:
                 process.wait()
             until = time.monotonic() + _SECONDS_TO_END
             while not failed and self.folder.exists() and time.monotonic() < until:
-                shutil.rmtree(self.folder, ignore_errors=True)  # what Flower's processes started may still write
+                shutil.rmtree(self.folder, ignore_errors=True)  # processes that Flower started may still write
                 time.sleep(0.05)
 
     def start_superlink(self) -> int:
-        """Start the SuperLink and wait until it listens on the port that is returned.
+        """Start the SuperLink, wait until it listens, and return its port.
 
         Raises:
-            RunError: it does not listen in time.
+            RunError: the SuperLink ended, or does not listen in time.
         """
         port = _free_port()
         self._address = f"{_HOST}:{port}"
@@ -134,7 +133,7 @@ class Loopback:
         raise RunError(f"the SuperLink does not listen on port {port}")
 
     def start_node(self, node_config: Mapping[str, Any]) -> subprocess.Popen:
-        """Start a SuperNode that keeps its ClientApp."""
+        """Start a SuperNode whose ClientApp stays loaded."""
         name = f"node-{node_config['partition-id']}"
         write_text(self.folder / f"{name}.toml", _toml(node_config))
         command = [sys.executable, "-m", resident.__name__, "--insecure", "--superlink", self._address]
@@ -142,10 +141,10 @@ class Loopback:
         return self._start(name, [*command, *place, "--node-config", str(self.folder / f"{name}.toml")])
 
     def submit(self, run_config: Mapping[str, Any]) -> None:
-        """``flwr run``, with this run-config.
+        """Call ``flwr run`` with this run-config.
 
         Raises:
-            RunError: it was refused.
+            RunError: ``flwr run`` failed.
         """
         write_text(self.folder / "run-config.toml", _toml(run_config))
         config = ["--run-config", str(self.folder / "run-config.toml")]
@@ -162,13 +161,13 @@ class Loopback:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for this process, which ends the others
+                start_new_session=True,  # Ctrl-C reaches this process alone, which ends the others
             )
         self._processes.append(process)
         return process
 
     def _environment(self) -> dict[str, str]:
-        """What every Flower process here runs under."""
+        """The environment of every Flower process."""
         return {
             **os.environ,
             "FLWR_HOME": str(self.folder / "home"),
@@ -182,17 +181,16 @@ class Loopback:
 
 
 def _pass_proxies() -> None:
-    """A proxy for the internet is no way to this machine: gRPC and HTTP read ``no_proxy``, in this process, which is
-    the server, and in those that it starts."""
+    """Exclude this machine from any internet proxy, for gRPC and HTTP of this process and of its children."""
     others = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     os.environ["no_proxy"] = ",".join(filter(None, [others, _HOST, "localhost"]))
 
 
 def _toml(values: Mapping[str, Any]) -> str:
-    """TOML of whole numbers, floats, truth values and texts, whose names may have dots."""
+    """TOML of integers, floats, booleans and strings; names may have dots."""
 
     def text(value: Any) -> str:
-        if isinstance(value, str):  # JSON's texts are TOML's, but for letters as pairs of escapes, and DEL as it is
+        if isinstance(value, str):  # TOML's strings are JSON's without surrogate pairs, and with DEL escaped
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         return str(value).lower() if isinstance(value, bool) else repr(value)
 

@@ -1,8 +1,8 @@
-"""Who takes part, and exchanges of messages with them over a Flower grid.
+"""The clients that take part in a run, and the exchange of messages with them over a Flower grid.
 
-Every SuperNode that appears is greeted, and its client gets the seat of its partition-id. A client that owes an answer
-keeps its seat and is asked nothing more until the answer comes or the message expires; a round does not wait for it.
-Nothing that a client says or does raises here: it is noted, with the client and the reason.
+The server greets every new SuperNode, and gives its client the seat of its partition-id. A client that owes an answer
+stays in its seat; it gets no further task until its answer comes or the message expires, and rounds do not wait for it.
+An invalid answer never raises here: it becomes an event with the client and the reason.
 """
 
 from __future__ import annotations
@@ -35,23 +35,28 @@ class Seat:
 
     node: int  # Flower's id of its SuperNode
     rows: int
-    replica_round: int  # the round after which it needs averages
-    prior_C: np.ndarray | None  # its label prior, where one was asked for
-    late: bool = False  # it owes an answer, or its last one came too late
+    replica_round: int  # the client needs the averages after this round
+    prior_C: np.ndarray | None  # its label prior, if the run needs one
+    late: bool = False  # an answer is overdue
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """A message without an answer yet."""
+    """A message without an answer so far."""
 
     node: int
     kind: str
-    line: int  # number of the line that it is about
-    until: float  # it expires
+    line: int  # number of its task's line
+    until: float  # time at which the message expires
 
 
 class Members:
-    """The clients of one run, whose name on the wire is ``run``. ``line``: the rounds that they are on."""
+    """The clients of one run.
+
+    Args:
+        run: the run's name in messages.
+        line: the rounds that the clients' replicas follow.
+    """
 
     def __init__(
         self,
@@ -70,32 +75,32 @@ class Members:
         self._grid, self._terms, self._options = grid, terms, options
         self._base_sha256, self._needs_prior, self._notice = base_sha256, needs_prior, notice
         self._unanswered: dict[str, _Sent] = {}  # by message id
-        self._turned_away: dict[int, str] = {}  # why, by node
+        self._turned_away: dict[int, str] = {}  # the reason, by node
         self._events: list[dict[str, Any]] = []
         self._looked = -_LOOK_FOR_NODES
 
     def note(self, what: str, **content: Any) -> None:
-        """For the next round's record and, in one line, for people."""
+        """Store an event for the next round's record, and print it as one line."""
         words = ", ".join(f"{name} {value}" for name, value in content.items())
-        self._notice(printable(f"{what}: {words}"))  # a client's words may be made for a terminal
+        self._notice(printable(f"{what}: {words}"))  # a client's text may contain terminal codes
         self._events.append({"what": what, **content})
 
     def refuse(self, client: int, reason: str) -> None:
-        """Note that an answer is not used."""
+        """Note that the server does not use a client's answer."""
         self.note("refused", client=client, round=self.line.end + 1, reason=reason)
 
     def take_events(self) -> tuple[dict[str, Any], ...]:
-        """What was noted since the last call."""
+        """The events since the last call."""
         events, self._events = tuple(self._events), []
         return events
 
     def free(self) -> list[int]:
-        """The clients that owe no answer, in their order."""
+        """The clients that owe no answer, in ascending order."""
         owing = {sent.node for sent in self._unanswered.values()}
         return [client for client in sorted(self.seats) if self.seats[client].node not in owing]
 
     def begin(self, line: Line) -> None:
-        """Everyone is at the start of another line."""
+        """Start another line: every client's replica returns to the base model."""
         self.line = line
         for seat in self.seats.values():
             seat.replica_round = line.start
@@ -104,14 +109,15 @@ class Members:
         """Wait for all clients; after ``start_timeout`` seconds ``needed`` of them are enough.
 
         Raises:
-            RunError: fewer came.
+            RunError: fewer than ``needed`` clients joined.
         """
         clients, started = self._terms.clients, time.monotonic()
         while True:
             self.send_hello()
             self._take_answers({})
             waited, here = time.monotonic() - started, len(self.seats)
-            # Who was turned away does not come again: as many nodes as clients are all that there will be.
+            # A node that was turned away does not come again. Once every client's node is seated or turned away, no
+            # more clients will join.
             settled = self._turned_away and not self._unanswered and here + len(self._turned_away) >= clients
             if here == clients or (here >= needed and (settled or waited > self._options.start_timeout)):
                 return
@@ -124,7 +130,7 @@ class Members:
             time.sleep(_LOOK_FOR_ANSWERS)
 
     def send_hello(self) -> None:
-        """A greeting for every node that is new; the seats of nodes that are gone become free. Nobody waits for it."""
+        """Greet every new node, and free the seats of nodes that have left. Does not wait for answers."""
         if time.monotonic() - self._looked < _LOOK_FOR_NODES:
             return
         present, self._looked = set(self._patiently(self._grid.get_node_ids)), time.monotonic()
@@ -140,8 +146,8 @@ class Members:
         self._send(HELLO, hello, self._options.start_timeout)
 
     def exchange(self, kind: str, tasks: Mapping[int, Task]) -> dict[int, Answer]:
-        """The clients' answers to their tasks, by client. It waits ``deadline`` seconds for the clients that are not
-        late; where there are none, for any answer."""
+        """The clients' answers to their tasks, by client. Waits up to ``deadline`` seconds: for all clients that are
+        not late, or, if all are late, for the first answer."""
         deadline = self._options.deadline
         records = {self.seats[client].node: protocol.task_records(task) for client, task in tasks.items()}
         asked = dict(zip(self._send(kind, records, 2 * deadline), tasks, strict=False))
@@ -168,8 +174,8 @@ class Members:
         return names
 
     def _take_answers(self, asked: Mapping[str, int]) -> dict[int, Answer]:
-        """What has come: usable answers to the messages ``asked``, by client. Greetings are taken here as well, and
-        late answers, which only show that the client is there again."""
+        """The usable answers to the messages ``asked`` (client by message id) that have arrived, by client. Also takes
+        answers to greetings, and late answers: their values are dropped, but their clients are free again."""
         answers: dict[int, Answer] = {}
         for message in self._patiently(self._grid.pull_messages, list(self._unanswered)) if self._unanswered else ():
             name = message.metadata.reply_to_message_id
@@ -197,8 +203,8 @@ class Members:
         return answers
 
     def _register(self, node: int, message: Message) -> None:
-        """Give a client its seat by its answer to a greeting, or turn it away. A client that comes back under another
-        node takes its seat over. Where the message did not arrive, it is greeted again."""
+        """Give a client its seat by its answer to a greeting, or turn its node away. A client that returns with another
+        node takes its seat back. A node that the greeting did not reach is greeted again."""
         if message.has_error() and message.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION:
             self.note("out of reach", node=str(node), reason=str(message.error.reason)[: protocol.MAX_REASON])
             return
@@ -233,8 +239,8 @@ class Members:
         self.note("left", client=client, reason=reason)
 
     def _patiently(self, call: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """A call of the grid, repeated where the SuperLink could not answer just now. A message that is pushed twice
-        for that is answered twice, and the second answer is not taken."""
+        """Call the grid, and repeat the call for a minute if the SuperLink does not answer. A message that was pushed
+        twice gets two answers; the second one is ignored."""
         until = time.monotonic() + _SECONDS_TO_RECOVER
         while True:
             try:

@@ -1,15 +1,14 @@
-"""How a federation's server runs its rounds, and averages that a few wrong scalars cannot move. No torch is loaded
-for the options.
+"""Options of a federation's server, and averages that are robust to a few wrong scalars. The import loads no torch.
 
-For block m and direction q only the clients that activate m and reported count; as in the paper's average, the result
-carries the factor 1/Q.
+The average for block m and direction q is over the clients that activate m and reported. As in the paper, it has the
+factor 1/Q.
 
     mean      the paper's average
-    trimmed   the largest and smallest share ``trim`` of the values are left out (Yin et al., 2018, arXiv:1803.01498)
-    median    the middle value, the same with nothing but the middle left
+    trimmed   without the largest and the smallest share ``trim`` of the values (Yin et al., 2018, arXiv:1803.01498)
+    median    the middle value
 
-A trimmed mean or median needs several reporters a block to differ from the mean; with one or two it is the mean. Both
-take each direction by itself, and so lose some of the signal that the mean keeps.
+With one or two reports of a block all three are the mean. Median and trimmed mean treat each direction separately,
+which loses a part of the signal that the mean has.
 
 Shapes: M blocks, N clients, Q directions of a round.
 """
@@ -27,7 +26,7 @@ Rule = Literal["mean", "trimmed", "median"]
 
 
 class ServerOptions(Checked):
-    """How the server runs its rounds; clients need not know.
+    """Options of the server alone; clients do not get them.
 
     Raises:
         InvalidInputError: a value out of range.
@@ -42,13 +41,13 @@ class ServerOptions(Checked):
     start_timeout: float = Field(120.0, gt=0)
     """Seconds to wait for clients at the start."""
     min_clients: int = Field(0, ge=0)
-    """Clients to begin with after that; 0: all."""
+    """Clients needed after that wait; 0: all."""
 
 
 def robust_average(
     rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray, rule: Rule, trim: float = 0.2
 ) -> np.ndarray:
-    """rho_bar_MQ by the rule, float64; zeros for a block that nobody reported on."""
+    """rho_bar_MQ by the rule, float64; zeros for a block without reports."""
     if rule == "mean":
         from zorba_core.engine.aggregation import average_per_block  # imports torch
 

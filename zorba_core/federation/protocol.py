@@ -1,16 +1,16 @@
-"""The messages between server and clients, as Flower's records, and how an answer is checked.
+"""The messages between server and clients as Flower's records, and the checks of answers.
 
-    message type     down                                             up
-    query.hello      the run's name and terms                         place, rows, base model, label prior
-    train            task: seeds, own blocks, averages not seen yet   Q scalars and the loss
-    evaluate         task: averages, rows held out                    the loss on those rows
-    query.catch_up   task: averages                                   SHA-256 of the weights
+    message type     server to client                                client to server
+    query.hello      the run's name and terms                        partition, rows, base model, label prior
+    train            task: seeds, the client's blocks, new averages  Q scalars and the loss
+    evaluate         task: new averages, held-out rows               the loss on those rows
+    query.catch_up   task: new averages                              SHA-256 of the weights
 
-Every answer says after which round the client needs averages the next time (``replica_round``), or why there is none
-(``error``). Scalars travel as one ``ArrayRecord``, and zeros of their shape go down before them: so Flower's own mods
-for clipping and noise apply to them as they are. All else is one ``ConfigRecord`` down, and up a ``ConfigRecord`` of
-texts and a ``MetricRecord`` of numbers. Nothing that arrives is trusted: :class:`Answer` takes plain values of the
-right kind and length, and :mod:`zorba_core.engine.reports` decides whether scalars can be used.
+Every answer has either ``replica_round`` (the next message needs the averages after this round) or ``error`` (the
+reason why the client did not do the task). Scalars are one ``ArrayRecord``; the task brings zeros of the same shape,
+because Flower's mods for clipping and noise need them. The rest of a task is one ``ConfigRecord``; the rest of an
+answer is a ``ConfigRecord`` of strings and a ``MetricRecord`` of numbers. No answer is trusted: :class:`Answer` checks
+types and lengths, and :mod:`zorba_core.engine.reports` decides whether scalars can be used.
 
 Shapes: M blocks, Q directions of a round, R rounds.
 """
@@ -29,12 +29,12 @@ _RECORD, _NUMBERS, _SCALARS = "zorba", "zorba-numbers", "scalars"
 
 
 class ProtocolError(Exception):
-    """A message that is not what it should be. One line for the log; no part of it is used."""
+    """An invalid message: the text is one line for the log. No part of the message is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """One round's update: with the base model and those before it, the weights."""
+    """The update of one round. The weights are the base model plus all updates so far."""
 
     round: int
     lr: float
@@ -44,10 +44,11 @@ class Average:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Rounds from the base model on: line 0 is the run, lines 1, 2, ... are the trials that find a learning rate."""
+    """Consecutive rounds that start at the base model. Line 0 is the run; lines 1, 2, ... are trials of a learning
+    rate."""
 
     number: int = 0
-    start: int = 0  # the round that the base model stands at
+    start: int = 0  # number of the round before the first; the weights are then the base model's
     averages: list[Average] = field(default_factory=list)  # of the rounds start + 1, start + 2, ...
 
     @property
@@ -56,32 +57,32 @@ class Line:
         return self.start + len(self.averages)
 
     def after(self, replica_round: int) -> tuple[Average, ...]:
-        """The averages that a client which stands at a round has not seen."""
+        """The averages after a round."""
         return tuple(self.averages[max(0, replica_round - self.start) :])
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What the server asks of one client: to follow the averages, and then for scalars, a loss or a fingerprint."""
+    """A message for one client: apply the averages, then compute scalars, a loss or a hash of the weights."""
 
     run: str
     line: int
-    start: int  # the round that the line's base model stands at
+    start: int  # as in Line
     averages: tuple[Average, ...]  # consecutive rounds; the client skips those that it has applied
-    round: int = 0  # whose scalars are asked for
+    round: int = 0  # the round to compute scalars for
     seeds_Q: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
     blocks: tuple[int, ...] = ()  # this client's column of the allocation
-    held_out: tuple[int, ...] = ()  # of the client's own rows: not trained on, and what a loss is asked for
+    held_out: tuple[int, ...] = ()  # positions of rows that the client evaluates on and does not train on
     prior_C: tuple[float, ...] = ()  # subtracted from the label scores; empty: none
 
 
 def hello(run: str, terms: str, *, needs_prior: bool) -> RecordDict:
-    """``terms``: JSON of :class:`zorba_core.federation.request.Terms`."""
+    """The greeting of a client. ``terms``: JSON of :class:`zorba_core.federation.request.Terms`."""
     return RecordDict({_RECORD: ConfigRecord({"run": run, "terms": terms, "needs_prior": needs_prior})})
 
 
 def task_records(task: Task) -> RecordDict:
-    """The task as it is sent, records made afresh: an instance shared between two messages is emptied by the first."""
+    """The task as records. Every message needs new records, because Flower empties them when it sends."""
     averages = task.averages
     config = ConfigRecord(
         {
@@ -100,10 +101,10 @@ def task_records(task: Task) -> RecordDict:
 
 
 def read_task(records: RecordDict) -> Task:
-    """The task of a message that arrived.
+    """The task of a message.
 
     Raises:
-        ProtocolError: it is malformed, or its averages are not finite.
+        ProtocolError: the task is malformed, or its averages are not finite.
     """
     try:
         config = dict(records[_RECORD])
@@ -122,11 +123,10 @@ def read_task(records: RecordDict) -> Task:
 
 
 def read_hello(records: RecordDict) -> tuple[str, str, bool]:
-    """The run's name, its terms, and whether a label prior is asked for; of a message, or of the client's state, which
-    keeps a greeting for a process that Flower starts later.
+    """The run's name, its terms, and whether the run needs a label prior, from a message or from the client's state.
 
     Raises:
-        ProtocolError: it is missing or malformed.
+        ProtocolError: the greeting is missing or incomplete.
     """
     try:
         return tuple(records[_RECORD][name] for name in ("run", "terms", "needs_prior"))
@@ -135,12 +135,12 @@ def read_hello(records: RecordDict) -> tuple[str, str, bool]:
 
 
 def store_hello(records: RecordDict, state: RecordDict) -> None:
-    """Copy a greeting to the client's state, for :func:`read_hello`."""
+    """Copy a greeting to the client's state, where a process that Flower starts later reads it."""
     state[_RECORD] = ConfigRecord(dict(records[_RECORD]))
 
 
 def answer_records(values: dict[str, Any], rho_Q: np.ndarray | None = None) -> RecordDict:
-    """An answer: texts, numbers and lists of floats by name, and the scalars where they were asked for."""
+    """An answer: strings, numbers and lists of floats by name, and the scalars if there are any."""
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     numbers = {name: value for name, value in values.items() if name not in texts}
     records = RecordDict({_RECORD: ConfigRecord(texts), _NUMBERS: MetricRecord(numbers)})
@@ -154,10 +154,10 @@ def _scalars(rho_Q: np.ndarray) -> ArrayRecord:
 
 
 class Answer:
-    """A client's answer, whose values are read one by one.
+    """A client's answer. Each method checks and returns one value.
 
     Raises:
-        ProtocolError: the client failed or refused, says nothing usable, or a value has another kind or length.
+        ProtocolError: the client failed, the records are not the protocol's, or a value has a wrong type or length.
     """
 
     def __init__(self, message: Message) -> None:
@@ -170,7 +170,7 @@ class Answer:
         self._values, self._arrays = {**texts, **numbers}, records.get(_SCALARS)
 
     def whole(self, name: str) -> int:
-        """A whole number from 0 on."""
+        """An integer, 0 or more."""
         value = self._value(name, int)
         if not 0 <= value < 2**53:
             raise ProtocolError(f"{name} is {value}, which is out of range")
@@ -190,7 +190,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """Why the client does not do what was asked; empty where it does."""
+        """The reason why the client did not do the task; empty if it did."""
         return self.text("error")[:MAX_REASON] if "error" in self._values else ""
 
     def numbers(self, name: str, count: int) -> np.ndarray:
@@ -204,7 +204,7 @@ class Answer:
         """rho_Q: ``count`` float64, finite or not."""
         try:
             rho_Q = self._arrays["rho"].numpy()
-        except Exception:  # an array that somebody else wrote fails to load in many ways
+        except Exception:  # a foreign array can fail to load in many ways
             raise ProtocolError("it has no scalars that can be read") from None
         if rho_Q.dtype != np.float64 or rho_Q.shape != (count,):
             raise ProtocolError(f"{rho_Q.dtype} scalars of shape {rho_Q.shape} where {count} were asked for")

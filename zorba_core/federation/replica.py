@@ -1,7 +1,7 @@
-"""A client's copy of the model: the base, moved through every round's average. No weight ever crosses the wire.
+"""A client's copy of the model: the base model plus the average of every round. No weights are sent.
 
-Server, survivors and late joiners all apply the same averages in the same order with the same code, so their weights
-have the same bits (on processors that round alike; the fingerprints that they exchange show it).
+Server and clients apply the same averages in the same order with the same code, so their weights have the same bits on
+processors that round alike. They compare hashes to verify it.
 
 Shapes: M blocks, Q directions, C labels.
 """
@@ -39,7 +39,7 @@ from zorba_core.runs.models import BUNDLED
 
 
 class Replica:
-    """The model of a run at some round of one of its lines."""
+    """The model of a run after ``round`` rounds of a line (:class:`zorba_core.federation.protocol.Line`)."""
 
     def __init__(self, terms: Terms, model: str | None, device: str = "cpu") -> None:
         """
@@ -53,13 +53,13 @@ class Replica:
         self.base_sha256 = self.network.weights_sha256()
         self.directions = directions_of(self.network, self.settings)
         self.line, self.round = 0, 0
-        self._base_M: list[Tensor] | None = None  # from the first trial until the run's own rounds begin
+        self._base_M: list[Tensor] | None = None  # a copy of the base weights during trials of a learning rate
 
     def follow(self, task: Task) -> None:
-        """Move the weights through the task's averages; those already applied are skipped.
+        """Apply the task's averages, except those already applied.
 
         Raises:
-            ProtocolError: a round is missing before the first one, or they are not of this model.
+            ProtocolError: an average of an earlier round is missing, or the averages are of another model.
         """
         if task.line != self.line:
             self._begin(task.line, task.start)
@@ -68,9 +68,9 @@ class Replica:
                 self._apply(average)
 
     def _begin(self, line: int, start: int) -> None:
-        """Back to the base model."""
+        """Return to the base model."""
         if self.line == 0 and self.round:
-            raise ProtocolError(f"the run stands at round {self.round} and is over trials of a learning rate")
+            raise ProtocolError(f"the replica is at round {self.round} of the run, which has no more trial rounds")
         if self._base_M is None:
             self._base_M = [self.network.block_weights(m).clone() for m in range(self.network.num_blocks)]
         self.network.copy_to_blocks(self._base_M)
@@ -81,7 +81,7 @@ class Replica:
     @torch.no_grad()
     def _apply(self, average: Average) -> None:
         if average.round != self.round + 1:
-            raise ProtocolError(f"averages continue at round {average.round} and the replica stands at {self.round}")
+            raise ProtocolError(f"the averages begin at round {average.round} and the replica is at {self.round}")
         blocks = average.rho_bar_MQ.shape[0]
         if blocks != self.network.num_blocks:
             raise ProtocolError(f"averages are for {blocks} blocks and the model has {self.network.num_blocks}")
@@ -91,13 +91,13 @@ class Replica:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What a client's operator decides, in the SuperNode's ``--node-config``."""
+    """The values that a client's operator sets in the SuperNode's ``--node-config``."""
 
-    partition: int  # whose rows these are, 0 to N-1: partition-id
-    rows: str | None = None  # the file with this client's own rows
-    data: str | None = None  # or files of several clients' rows, of which it takes its part: a rehearsal
-    model: str | None = None  # the base model's folder here; None: only a model that comes with this package
-    blocks: int | None = None  # most blocks that it will activate
+    partition: int  # number of the client, 0 to N-1; the key is partition-id
+    rows: str | None = None  # file with this client's rows
+    data: str | None = None  # or a file with the rows of all clients, of which this client takes its part (for trials)
+    model: str | None = None  # folder of the base model on this host; None: only models that come with this package
+    blocks: int | None = None  # limit on the blocks to activate
     device: str = "cpu"
     threads: int = 1
 
@@ -120,12 +120,12 @@ class NodeConfig:
 
 
 class Client:
-    """One client of a run: its rows, and the replica, which virtual clients of one process share."""
+    """One client of a run: its rows and a replica. The virtual clients of one process share a replica."""
 
     def __init__(self, terms: Terms, own: NodeConfig, replica: Replica) -> None:
         """
         Raises:
-            InvalidInputError, MissingDataError: its rows are missing, or do not fit the run's task.
+            InvalidInputError, MissingDataError: the client's rows are missing, or do not fit the run's task.
         """
         if own.partition >= terms.clients:
             raise InvalidInputError(f"partition-id is {own.partition}; this run has 0 to {terms.clients - 1}")
@@ -136,14 +136,14 @@ class Client:
         check_tokens(replica.network, replica.tokenizer, self.rows)
 
     def label_prior(self) -> np.ndarray:
-        """The base model's preference among the label words on this client's texts, (C,), float64."""
+        """The base model's mean preference among the label words on this client's rows, (C,), float64."""
         return label_prior(self.replica.network, self.rows, prior_rows(self.terms.clients))
 
     def scalars(self, task: Task) -> tuple[np.ndarray, float, int]:
-        """rho_Q and the loss of the task's round, and the forward passes that they took; no weight is changed.
+        """rho_Q, the loss and the number of forward passes of the task's round. The weights do not change.
 
         Raises:
-            ProtocolError: the replica does not stand at the round before, or the blocks are not this client's to train.
+            ProtocolError: the replica is not at the round before, or the blocks are invalid or more than allowed.
         """
         replica, n = self.replica, self.own.partition
         if replica.round != task.round - 1:
@@ -152,17 +152,17 @@ class Client:
             )
         M = replica.network.num_blocks
         if not task.blocks or not all(0 <= m < M for m in task.blocks):
-            raise ProtocolError(f"the blocks {list(task.blocks)[:8]} are not of a model of {M}")
+            raise ProtocolError(f"blocks {list(task.blocks)[:8]} are not all blocks of a model of {M}")
         if self.own.blocks is not None and len(task.blocks) > self.own.blocks:
-            raise ProtocolError(f"{len(task.blocks)} blocks are asked for, and its operator allows {self.own.blocks}")
-        # As the client of the same number in a run within one process: it draws its batches, and only it is asked.
+            raise ProtocolError(f"the task has {len(task.blocks)} blocks, and its operator allows {self.own.blocks}")
+        # Client n of n + 1, so that it draws the same batches as client n of a run in one process.
         A_MN, asked_N = np.zeros((M, n + 1), dtype=bool), np.zeros(n + 1, dtype=bool)
         A_MN[list(task.blocks), n] = asked_N[n] = True
         rows = self._with_prior(task)
         held = np.setdiff1d(np.arange(len(rows)), task.held_out)
         context = RoundContext(
             task.round,
-            0.0,  # a client reports and does not step
+            0.0,  # no learning rate: the client does not update
             task.seeds_Q,
             asked_N,
             replica.network,
@@ -175,7 +175,7 @@ class Client:
         return reports.rho_NQ[n], float(reports.loss_N[n]), reports.forward_passes
 
     def held_out_loss(self, task: Task) -> tuple[float, float]:
-        """Sum of the losses over the rows held out, nats, and their weight."""
+        """The weighted sum of the losses over the held-out rows, nats, and the sum of their weights."""
         some = self._with_prior(task).rows(np.array(task.held_out))
         weight = float(some.weights.sum())
         network = self.replica.network
@@ -190,19 +190,19 @@ def _own_rows(terms: Terms, task: DataTask, own: NodeConfig) -> pd.DataFrame:
         return _of_file(task, own.rows)
     if isinstance(task.rows, TableRows):
         if own.data is None:
-            raise InvalidInputError("this client's operator has not named the file with its rows (rows)")
-        task = with_data(task, own.data, None if terms.splits else own.data)  # with rows to test on, all are trained on
+            raise InvalidInputError("this client's operator has not set the file with its rows (rows)")
+        task = with_data(task, own.data, None if terms.splits else own.data)  # a test file: load splits nothing off
     frame = load(task)
     return frame.iloc[divide(frame, terms.clients, terms.alpha, terms.settings.seed, terms.division)[own.partition]]
 
 
 def _of_file(task: DataTask, path: str) -> pd.DataFrame:
-    """All rows of a client's own file, as the run's task reads them. What is wrong with them is for their owner alone:
-    the error goes to the server and quotes nothing of the rows."""
+    """The rows of a client's file in the form of the run's task. The details of an error go to the client's log alone:
+    the server gets an error that quotes nothing of the rows."""
     try:
         return labelled_rows(task, path)
     except ZorbaError as error:
         logging.getLogger("zorba").warning("zorba: this client's rows do not fit the run's task: %s", error)
         raise InvalidInputError(
-            f"this client's rows do not fit the task {task.name}; what is wrong, and where, is in the client's own log"
+            f"this client's rows do not fit the task {task.name}; the client's log has the details"
         ) from None

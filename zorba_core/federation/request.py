@@ -1,8 +1,8 @@
-"""What is asked for: the run-config of ``flwr run``, read into what the server needs; and the terms that it sends to
-clients, as JSON, when it greets them.
+"""The request for a run, read from the run-config of ``flwr run``, and the terms that the server sends to clients.
 
-A client takes from the terms what decides the numbers (task, words, division of the rows, settings of the estimator)
-and nothing that decides what its machine does: which files to read, which device and how many threads are its own.
+The terms are JSON and part of the greeting. They hold everything that decides the numbers: task, label words, division
+of the rows, settings of the estimator. They do not hold a client's files, device or threads: those are in its own
+``--node-config``.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ MAX_CLIENTS = 100_000
 
 
 class Terms(Checked):
-    """What server and clients agree on.
+    """The part of a request that clients need.
 
     Raises:
         InvalidInputError: a value out of range.
     """
 
     task: dict[str, Any]
-    """The task as a run's config has it, without where anybody's rows lie."""
+    """The task as in a run's config, without paths to rows."""
     model: str
-    """Its name, or the folder that the server reads."""
+    """The base model's name, or its folder on the server."""
     clients: int = Field(ge=1, le=MAX_CLIENTS)
     division: str
-    """Of a built-in task's rows, or of one file's, among the clients."""
+    """How the rows of a built-in task, or of a shared file, are divided among the clients."""
     alpha: float = Field(gt=0, allow_inf_nan=True)
     splits: bool
-    """The server evaluates on a part of the file that clients share, which they leave out."""
+    """Whether a part of the shared file is for evaluation, and no client trains on it."""
     settings: Settings
 
     @classmethod
     def read(cls, text: str) -> Self:
         """
         Raises:
-            InvalidInputError: not JSON of terms, or an impossible value.
+            InvalidInputError: the text is not JSON of terms, or a value is invalid.
         """
         try:
             return cls(**json.loads(text))
@@ -66,18 +66,18 @@ class Terms(Checked):
             raise InvalidInputError(f"the run's terms cannot be used: {first_line(error)[:200]}") from None
 
     def to_json(self) -> str:
-        return json.dumps(self.model_dump())  # with Infinity, which alpha may be
+        return json.dumps(self.model_dump())  # pydantic's own JSON has no Infinity, a value of alpha
 
 
 def run_config(**changes: Any) -> dict[str, Any]:
-    """The run-config of ``app/pyproject.toml`` with some values changed, as Flower hands it to the ServerApp."""
+    """The run-config of ``app/pyproject.toml`` with some values changed, in the form that the ServerApp gets."""
     config = tomllib.loads((APP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
     settings = {f"settings.{name}": value for name, value in config.pop("settings").items()}
     return {**config, **settings, **changes}
 
 
 def shared_task(task: Task) -> dict[str, Any]:
-    """The task for :attr:`Terms.task`: the form of its rows, and nothing of where they lie."""
+    """The task for :attr:`Terms.task`: with the columns of its rows, without their paths."""
     config, local = task_config(task), ("train", "test", "encoding")
     if isinstance(task.rows, TableRows):
         rows = {name: value for name, value in config["task"]["rows"].items() if name not in local}
@@ -87,12 +87,12 @@ def shared_task(task: Task) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One federated run as the server is to serve it."""
+    """A federated run to begin or to resume."""
 
     task: Task  # with the server's own rows, if it has any
     terms: Terms
     allocation: Allocation
-    origin: dict[str, Any]  # of the allocation, for the run's config
+    origin: dict[str, Any]  # how the allocation was computed, for the run's config
     options: ServerOptions
     find_lr: bool
     prior: bool
@@ -104,10 +104,10 @@ class Request:
 
     @classmethod
     def of(cls, run_config: Mapping[str, Any]) -> Self:
-        """From the keys of ``app/pyproject.toml``.
+        """Read a run-config, whose keys are those of ``app/pyproject.toml``.
 
         Raises:
-            InvalidInputError, MissingDataError: a value that is impossible, or that the others contradict.
+            InvalidInputError, MissingDataError: a value is invalid, or contradicts another one.
         """
         config = {name: value for name, value in run_config.items() if value != ""}
         if "resume" in config:
@@ -150,7 +150,7 @@ class Request:
 
     @classmethod
     def to_resume(cls, run: RunFolder) -> Self:
-        """The request of a run that was cut short: label prior and learning rate are decided.
+        """The request of an interrupted run, whose label prior and learning rate are decided.
 
         Raises:
             InvalidInputError: the run was not a federated one.
@@ -173,10 +173,11 @@ class Request:
         return cls(task, terms, run.allocation, {}, options, **settled, **place, resume=run).checked()
 
     def checked(self) -> Self:
-        """
+        """This request, if it can be federated.
+
         Raises:
-            InvalidInputError: what cannot be federated: a method that exchanges more than scalars, an estimator that
-                takes a backward pass, fewer clients than to wait for; or the server has no rows to evaluate on.
+            InvalidInputError: the method exchanges more than scalars, the estimator needs a backward pass, the numbers
+                of clients contradict each other, or the server has no rows to evaluate on.
         """
         settings, clients = self.terms.settings, self.terms.clients
         if not method_facts(settings.method).federates:
@@ -186,8 +187,8 @@ class Request:
             )
         if ESTIMATORS[settings.estimator].exact:
             raise InvalidInputError(
-                f"estimator is {settings.estimator}, which simulates clients by a backward pass, and a federation's "
-                "clients take forward passes alone; use cohort or reference"
+                f"estimator is {settings.estimator}, which needs a backward pass, and a federation's clients compute "
+                "forward passes only; use cohort or reference"
             )
         if self.options.min_clients > clients:
             raise InvalidInputError(f"min_clients is {self.options.min_clients} and there are {clients} clients")

@@ -1,14 +1,14 @@
-"""Flower's tasks in a process that stays: a SuperNode with its ClientApp, and a ServerApp beside its progress.
+"""Flower's tasks in one long-lived process: a SuperNode whose ClientApp stays loaded, and a ServerApp that can show its
+progress in the terminal.
 
-Flower starts a process for each message and for the ServerApp. Importing PyTorch there takes some CPU seconds, and the
-replica would have to be built again. Its isolation mode ``process`` leaves tasks to a process of ours: it asks the
-SuperNode's (or SuperLink's) Runtime API for a task, computes it, and gives the answer back, as Flower's own
-``flwr-clientapp`` does.
+Flower starts a process for each message and for the ServerApp. Each would import PyTorch, which takes some CPU seconds,
+and build the replica again. With Flower's isolation mode ``process`` this module does the tasks instead: it gets a task
+from the Runtime API of the SuperNode (or SuperLink), computes it, and returns the answer, like ``flwr-clientapp``.
 
     python -m zorba_core.federation.resident --superlink HOST:PORT --node-config "partition-id=0 rows='mine.csv'" ...
 
-is ``flower-supernode`` with all of its options, which keeps the ClientApp. It also shortens two waits that Flower 1.41
-has in its code and no option for: 3 seconds between looks for a message, 1 second for a part of one that is on its way.
+takes all options of ``flower-supernode``. It also shortens two waits of Flower 1.41 that no option sets: 3 seconds
+between two polls for a message, and 1 second for a part of a message that has not arrived yet.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from flwr.supernode import start_client_internal
 from flwr.supernode.cli import flower_supernode
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-_LOOK = 0.25  # seconds between looks for a message
-_WAIT = 0.05  # for something on this machine
+_LOOK = 0.25  # seconds between two polls for a message
+_WAIT = 0.05  # seconds between two polls on this machine
 _task_is_due = threading.Event()
 _computing = threading.Lock()
 
 
 def shorten_waits() -> None:
-    """In this process, what the module's docstring says of Flower's waits."""
+    """Shorten Flower's two waits (see the module's docstring) in this process."""
 
     def sleep(seconds: float) -> None:
-        if seconds > 1:  # no message has come
+        if seconds > 1:  # no message has arrived
             return time.sleep(_LOOK)
-        _task_is_due.set()  # one has, and the SuperNode looks for its answer
+        _task_is_due.set()  # a message has arrived, and the SuperNode polls for its answer
         time.sleep(_WAIT)
 
     start_client_internal.time = types.SimpleNamespace(sleep=sleep)
@@ -62,8 +62,8 @@ def shorten_waits() -> None:
 
 
 def serve_task(address: str, main: Callable[[Grid, Context], None]) -> None:
-    """Do a SuperLink's next ServerApp task: ``main`` with its grid and context. The SuperLink's isolation mode is
-    ``process``, and ``address`` is on this machine."""
+    """Call ``main`` with the grid and context of a SuperLink's next ServerApp task. The SuperLink is on this machine
+    and has the isolation mode ``process``."""
     grid = HttpGrid(address, insecure=True, token=next(_tokens(address, TaskType.SERVER_APP)))
     client, status = grid._runtime_client, SubStatus.FAILED
     heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
@@ -77,22 +77,22 @@ def serve_task(address: str, main: Callable[[Grid, Context], None]) -> None:
         main(grid, context)
         status = SubStatus.COMPLETED
     finally:
-        with contextlib.suppress(httpx.HTTPError):  # where the SuperLink is gone
+        with contextlib.suppress(httpx.HTTPError):  # the SuperLink may have ended
             client.PushTaskOutput(PushTaskOutputRequest(sub_status=status))
         heartbeat.stop()
         grid.close()
 
 
 def answer_tasks(address: str, app: ClientApp) -> None:
-    """Do a SuperNode's ClientApp tasks, one after another, for ever. Each has a thread: where a run ends while its
-    message is on the way, the task waits for parts that never come."""
+    """Compute a SuperNode's ClientApp tasks, one at a time, for ever. Each task has a thread, because a task whose run
+    ends before the whole message has arrived waits for ever."""
     while True:
         try:
             for token in _tokens(address, TaskType.CLIENT_APP):
                 client = _client(address, "flwr-clientapp", token)
                 threading.Thread(target=_answer_task, args=(client, app), daemon=True).start()
         except httpx.HTTPError:
-            time.sleep(_LOOK)  # the SuperNode does not listen yet
+            time.sleep(_LOOK)  # the SuperNode is not listening yet
 
 
 def _answer_task(client: RuntimeHttpClient, app: ClientApp) -> None:
@@ -105,7 +105,7 @@ def _answer_task(client: RuntimeHttpClient, app: ClientApp) -> None:
             with _computing:
                 answer = app(message=message, context=context)
             status = SubStatus.COMPLETED
-        except Exception as error:  # the server gets the error, and the next task may succeed
+        except Exception as error:  # sent to the server; the next task may succeed
             traceback.print_exc()
             details = f"{type(error).__name__}: {error}"
             answer = Message(Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=details), reply_to=message)
@@ -117,7 +117,7 @@ def _answer_task(client: RuntimeHttpClient, app: ClientApp) -> None:
 
 
 def _tokens(address: str, kind: TaskType) -> Iterator[str]:
-    """The tokens of a Runtime API's tasks, as they come."""
+    """Yield the token of each task of a Runtime API."""
     client = _client(address, "SuperExec")
     while True:
         acquired = client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
@@ -141,7 +141,7 @@ def _client(address: str, name: str, token: str | None = None) -> RuntimeHttpCli
 
 
 def main() -> None:
-    """``flower-supernode`` that keeps its ClientApp. Its Runtime API stays on this machine."""
+    """``flower-supernode`` whose ClientApp stays loaded. Its Runtime API listens on this machine only."""
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     reader.add_argument("--host", default="127.0.0.1")
     reader.add_argument("--port", default="9094")

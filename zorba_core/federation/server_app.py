@@ -1,12 +1,12 @@
-"""The ServerApp: rounds with the clients of a Flower grid, and the run that they make.
+"""The ServerApp: trains with the clients of a Flower grid and writes the run's folder.
 
-:class:`Server` is a source of rounds for the loop of every run (:mod:`zorba_core.engine.loop`): it sends each client
-its task, averages each block over the clients that answered and moves its own replica, on which the model is evaluated
-and with which the clients' replicas are compared in the end. Who takes part is in
-:mod:`zorba_core.federation.members`.
+:class:`Server` computes the rounds for :mod:`zorba_core.engine.loop`, the loop of every run. It sends each client a
+task, averages each block over the clients that answered, and updates its own replica of the model. It evaluates this
+replica, and compares it with those of the clients after the last round. :mod:`zorba_core.federation.members` has the
+list of clients.
 
-A round is in the log, forced to disk, before its average is sent to anyone. So a server that dies and is started again
-on the same folder knows at least what any replica knows, and continues with the next round.
+The server writes a round to the log, and the log to disk, before it sends the round's average. So the log of a killed
+server has every average that a client has applied, and a resumed run continues with the next round.
 
 Shapes: M blocks, N clients, Q directions of a round, C labels.
 """
@@ -53,13 +53,13 @@ from zorba_core.runs.resume import check_unfinished
 from zorba_core.runs.terminal import Progress
 
 app = ServerApp()
-_PAUSE = 0.5  # seconds, while no client is there
-_MOST_VOID = 3  # rounds in a row without a usable answer before the run is given up
+_PAUSE = 0.5  # seconds to wait while there are no clients
+_MOST_VOID = 3  # tries of a round without a usable answer before the run fails
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """One run, new or resumed, as ``flwr run`` asks for it."""
+    """Begin or resume the run of a ``flwr run`` command."""
     request = Request.of(context.run_config)
     progress = Progress(request.terms.settings.rounds, metric=request.task.counted)
     serve(request, grid, callbacks=[progress], notice=lambda line: print(line, file=sys.stderr, flush=True))
@@ -69,7 +69,7 @@ class Server:
     """The rounds of one run. ``network`` is the server's replica."""
 
     def __init__(self, request: Request, network: Blocks, members: Members, state: TrainState | None = None) -> None:
-        """``network`` holds the base model, or of a resumed run, whose ``state`` is given, the weights of its end."""
+        """``network`` has the base model's weights; with the ``state`` of a resumed run, those after its last round."""
         self.settings, self.allocation, self.network = request.terms.settings, request.allocation, network
         self.members, self.prior_C = members, request.task.prior
         self._options, self._state = request.options, state or init(network, self.settings)
@@ -82,11 +82,11 @@ class Server:
         return self._state.rounds_done
 
     def next_round(self, lr_factor: float = 1.0) -> Round | None:
-        """One round with whoever answers, at the schedule's rate times ``lr_factor``. None where nobody's scalars could
-        be used: the weights are as before, and the round is tried again.
+        """One round with the clients that answer, at the schedule's rate times ``lr_factor``. None if no scalars are
+        usable: the weights are then unchanged, and the loop tries again.
 
         Raises:
-            RunError: that happened for a long time, or again and again.
+            RunError: several tries in a row had no usable scalars.
         """
         done = self._round(lr_factor * lr_of_round(self.settings, self.rounds_done + 1))
         if done is not None:
@@ -156,9 +156,10 @@ class Server:
         return Task(self.members.run, line.number, line.start, line.after(seat.replica_round), **same, **fields)
 
     def bring_together(self) -> list[dict[str, Any]]:
-        """After the last round: every replica follows to the end and shows the hash of its weights."""
+        """After the last round: every client applies all averages; its hash of the weights is compared with the
+        server's."""
         weights, shown = self.network.weights_sha256(), {}
-        for _ in range(2):  # a client that was started again says only then where it stands
+        for _ in range(2):  # the first answer of a restarted client may be an error with its replica_round
             left = [client for client in self.members.free() if client not in shown]
             answers = self.members.exchange(CATCH_UP, {client: self._task(client) for client in left})
             shown |= {client: answer.text("weights") for client, answer in answers.items()}
@@ -167,7 +168,7 @@ class Server:
             for client, sha256 in sorted(shown.items())
         ]
 
-    # What is decided with the clients before the first round: their label priors, and a learning rate by trial rounds.
+    # Before the first round: label priors, and a learning rate by trial rounds.
 
     def mean_prior(self) -> tuple[float, ...]:
         """The mean of the clients' label priors, (C,)."""
@@ -175,7 +176,7 @@ class Server:
         return tuple(np.mean([seats[client].prior_C for client in sorted(seats)], axis=0).tolist())
 
     def begin(self, start: int) -> None:
-        """A new line of trial rounds from the base model, whose weights the network holds; the first is start + 1."""
+        """Start a line of trial rounds at the base model, whose weights ``network`` has now; the first is start + 1."""
         if self.members.line.number == 0:
             rows_N = [
                 self.members.seats[client].rows if client in self.members.seats else 0
@@ -189,13 +190,13 @@ class Server:
         """A trial round.
 
         Raises:
-            RunError: nobody's scalars could be used.
+            RunError: no client's scalars were usable.
         """
         if self._round(lr) is None:
-            raise RunError(f"no client's scalars could be used at a learning rate of {lr:g}")
+            raise RunError(f"no client's scalars were usable at a learning rate of {lr:g}")
 
     def loss(self) -> float:
-        """The mean loss over the rows that the clients hold out, nats, at the line's last weights."""
+        """The mean loss over the clients' held-out rows, nats, after the line's last round."""
         chosen = [client for client in self.members.free() if self._held_out[client]]
         answers = self.members.exchange(EVALUATE, {client: self._task(client) for client in chosen})
         loss, weight = (sum(answer.number(name) for answer in answers.values()) for name in ("loss", "weight"))
@@ -206,7 +207,7 @@ class Server:
         return sum(map(len, self._held_out))
 
     def end_trials(self, lr: float) -> None:
-        """Back to the run itself, at the base model."""
+        """Start the run, at the base model and at the rate ``lr``."""
         self.settings = self.settings.replace(lr=lr)
         self._held_out = [()] * self.allocation.num_clients
         self._state = init(self.network, self.settings)
@@ -214,10 +215,10 @@ class Server:
 
 
 def _report(answer: Answer, t: int, count: int) -> tuple[np.ndarray, float, int]:
-    """rho_Q, the loss and the forward passes of an answer of round t.
+    """rho_Q, the loss and the forward passes of a client's answer for round t.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the answer is of another round, or malformed.
     """
     if answer.whole("round") != t:
         raise ProtocolError(f"an answer of round {answer.whole('round')}")
@@ -232,14 +233,14 @@ def serve(
     notice: Notice = lambda line: None,
     started: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Wait for clients, fine-tune with them, and read the finished run back; a run to resume goes on in its folder.
+    """Wait for clients, train with them, and return the finished run. A resumed run continues in its folder.
 
     Args:
-        started: how the clients were started, for who resumes the run.
+        started: how the clients were started; ``zorba resume`` starts them in the same way.
 
     Raises:
-        InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
-        RunError: too few clients came, the run diverged, or everyone fell silent; the folder can be resumed.
+        InvalidInputError, MissingDataError: the request is invalid, or its settings cannot learn; nothing was written.
+        RunError: too few clients joined or answered, or the run diverged. A run with a folder can be resumed.
     """
     with use_threads(request.threads):
         if request.resume is not None:
@@ -310,14 +311,14 @@ def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback], notice:
         server = Server(request, network, members, state)
         notice(f"resuming after round {started.rounds_done}")
         (path / SUMMARY).unlink(missing_ok=True)
-        members.gather(1)  # the others can come back later
+        members.gather(1)  # the others can join later
         backs_off = "rate" in started.config
         complete(path, log, server, evaluation, callbacks, lambda: _finish(server), backs_off=backs_off)
     return Run.read(path)
 
 
 def _open(request: Request) -> tuple[Blocks, Rows, dict[str, Any]]:
-    """The base model and the evaluation rows with facts about them. The server holds no training rows."""
+    """The base model, the evaluation rows and facts about them. The server has no training rows."""
     settings = request.terms.settings
     network, tokenizer = open_network(request.terms.model, settings)
     evaluation, facts = evaluation_rows(request.task, tokenizer, settings)
@@ -328,10 +329,10 @@ def _open(request: Request) -> tuple[Blocks, Rows, dict[str, Any]]:
 
 
 def _check(network: Blocks, evaluation: Rows, settings: Settings) -> dict[str, Any]:
-    """Whether the settings can learn, measured on the rows that the server evaluates by.
+    """Check on the evaluation rows that the settings can learn; return the measured values.
 
     Raises:
-        InvalidInputError: they cannot.
+        InvalidInputError: the settings cannot learn.
     """
     everything = Allocation([[True]] * network.num_blocks)
     rows = FederatedRows(evaluation, [list(range(len(evaluation)))], evaluation)

@@ -1,7 +1,7 @@
-"""Virtual clients in one process: a Flower grid that hands each message to the ClientApp and keeps the answer.
+"""Virtual clients in one process: a Flower grid that calls the ClientApp with each message and stores the answer.
 
-Replicas of a run are equal after each round, so the clients share one, and each has its own rows. Server, ClientApp and
-messages are those of a deployment; there is no network, no port and no other process.
+All replicas of a run are equal after each round, so the clients share one; each has its own rows. Server, ClientApp and
+messages are the same as in a deployment, without a network.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from zorba_core.federation import client_app
 
 
 class LocalGrid(Grid):
-    """The clients of these ``--node-config``; node ids are 1, 2, ... Clients come and go by changes of ``nodes``."""
+    """One client for each ``--node-config``; node ids are 1, 2, ... To add or remove clients, change ``nodes``."""
 
     def __init__(self, node_configs: Sequence[Mapping[str, Any]], app: ClientApp = client_app.app) -> None:
-        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1  # a message carries them
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1  # Flower needs them to make a message
         client_app.RESIDENT = True
         self._app, self._answers = app, {}
         self.nodes = {
             node: Context(1, node, dict(config), RecordDict(), {}) for node, config in enumerate(node_configs, start=1)
         }
 
-    # Flower's interface has these too; the ServerApp calls none of them.
+    # Abstract in Flower's Grid; the ServerApp does not call them.
     set_run = run = create_message = send_and_receive = None
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Each client answers at once."""
+        """Call the ClientApp of each message's client."""
         ids = []
         for message in messages:
             message.metadata.__dict__["_message_id"] = name = f"message-{len(ids)}-{message.object_id}"
@@ -50,7 +50,7 @@ class LocalGrid(Grid):
     def _answered(self, message: Message, context: Context) -> Message:
         try:
             return self._app(message=message, context=context)
-        except Exception as error:  # as a SuperNode: the ClientApp failed, and the server gets the error
+        except Exception as error:  # like a SuperNode: the server gets the error
             return Message(
                 Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"{type(error).__name__}: {error}"),
                 reply_to=message,
