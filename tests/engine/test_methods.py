@@ -68,8 +68,8 @@ def test_the_number_of_directions_is_the_papers_unless_given():
 def test_what_does_not_go_together_is_named(subtests):
     for fields, words in [
         ({"method": "fedavg"}, "method is 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
-        ({"method": "fedit", "directions": 3}, "directions is 3 and fedit takes the gradient"),
-        ({"method": "fedit", "estimator": "exact"}, "estimator is exact and fedit takes the gradient"),
+        ({"method": "fedit", "directions": 3}, "directions is 3 and fedit uses the gradient"),
+        ({"method": "fedit", "estimator": "exact"}, "estimator is exact and fedit uses the gradient"),
         ({"method": "decomfl", "directions": 0}, "directions is 0; it must be at least 1"),
     ]:
         with subtests.test(fields=fields, words=words), pytest.raises(InvalidInputError, match=words):

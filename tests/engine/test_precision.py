@@ -111,7 +111,7 @@ def test_preflight_measures_what_products_lose_and_refuses_where_it_is_everythin
 def test_a_precision_that_does_not_fit_is_refused(subtests):
     for fields, words in [
         ({"precision": "half"}, "precision is 'half'; choose highest, bf16 or tf32"),
-        ({"precision": "tf32"}, "which CUDA devices have"),
+        ({"precision": "tf32"}, "which needs device 'cuda'"),
     ]:
         with subtests.test(fields=fields, words=words), pytest.raises(InvalidInputError, match=words):
             Settings(**fields)
@@ -120,7 +120,7 @@ def test_a_precision_that_does_not_fit_is_refused(subtests):
 def test_a_gpu_that_can_only_imitate_a_precision_is_refused():
     check_capability("tf32", (8, 0))
     check_capability("bf16", (9, 0))
-    with pytest.raises(InvalidInputError, match=r"'bf16' and the GPU is of compute capability 7.5; it takes 8.0"):
+    with pytest.raises(InvalidInputError, match=r"'bf16' and the GPU has compute capability 7.5; it needs 8.0"):
         check_capability("bf16", (7, 5))
 
 

@@ -149,7 +149,7 @@ def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the
 def test_what_does_not_fit_together_is_refused(new_network, rows, subtests):
     for change, words in [
         ({"allocation": Allocation(np.ones((2, 4)))}, "2 blocks and the model has 3"),
-        ({"allocation": Allocation(np.ones((3, 5)))}, "5 clients and data is held by 4"),
+        ({"allocation": Allocation(np.ones((3, 5)))}, "5 clients and the data for 4"),
         ({"settings": SETTINGS.replace(seq_len=65)}, "65 and the model has 64 positions"),
     ]:
         with subtests.test(change=change, words=words):

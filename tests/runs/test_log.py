@@ -29,7 +29,6 @@ def round_of(t: int) -> Round:
         loss_N=generator.random(3),
         rho_bar_MQ=np.array([[-0.0, 5e-324], [1 / 3, 1e300]]),
         method_state={"speed_M": generator.random(2), "rounds": np.array(float(t))},
-        A_MN=generator.random((2, 3)) < 0.5,
         forward_passes=9,
         scalars_up=4,
         seconds=1.5,

@@ -141,5 +141,5 @@ def test_coefficients_that_no_wire_can_carry_end_the_run_with_the_methods_name()
         wrong = Wrong("wrong", "Wrong", "nothing finite", 2, "scalars", True)
         object.__setattr__(wrong, "answer", answer)
         scalars = Scalars(np.zeros((3, 2)), None, np.ones((3, 4), bool), np.ones(4, bool))
-        with pytest.raises(RunError, match="method wrong gives coefficients of shape"):
+        with pytest.raises(RunError, match="method wrong returns coefficients of shape"):
             wrong.checked_coefficients({}, scalars, SETTINGS)

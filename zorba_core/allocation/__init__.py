@@ -1,10 +1,10 @@
-"""Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here.
+"""Allocation of blocks to clients: activation matrices from budgets, their metrics, bounds and fronts, without torch.
 
-Where the paper is: Lambda in ``measures``, problem P_1 in ``problem``, Theorem 4 in ``bounds``, Algorithm 1 in
+The paper's parts: Lambda in ``measures``, problem P_1 in ``problem``, Theorem 4 in ``bounds``, Algorithm 1 in
 ``solvers/lexicographic``, Algorithm 2 in ``front``, SC1 to SC3 in ``scenarios``; psi in :mod:`zorba_core.vram`.
 """
 
-from zorba_core.allocation import solvers  # noqa: F401 - registers them
+from zorba_core.allocation import solvers  # noqa: F401 - registers the solvers
 from zorba_core.allocation.bounds import gamma_star, gamma_star_by_subsets, water_filled_bound
 from zorba_core.allocation.front import Front, front, hypervolume, knee, non_dominated, sweep, sweep_totals
 from zorba_core.allocation.measures import Allocation

@@ -1,4 +1,4 @@
-"""Algorithm 2: sweep VRAM reductions, keep what is not dominated. Also the front by total, at the clients' own budgets.
+"""Algorithm 2: the Pareto front of Lambda and VRAM over sampled VRAM reductions. Also the front over totals of blocks.
 
 Shapes: E points (reduction vectors or totals), N clients, P points of any plane. ``tau_EN`` float64 in [0, 1);
 ``budget_EN`` int16 or wider, whole blocks; ``vram_ratio_E`` is sum psi_tot over sum psi_max.
@@ -23,15 +23,15 @@ from zorba_core.fleet import Fleet
 
 TauMode = Literal["client", "vector"]
 
-# Streams apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
-# capacity. Each point has its own, so that its matrix does not depend on the other points.
+# Streams that differ from that of a fleet with the same seed: with equal streams, a client's reduction would be a
+# function of its capacity. Each point has its own stream, so its matrix does not depend on the other points.
 _TAU_STREAM, _SOLVER_STREAM = 1, 2
-MAX_BUDGETS = 100_000_000  # E * N: the sweep holds several float64 arrays of this size
+MAX_BUDGETS = 100_000_000  # limit of E * N: a sweep needs several float64 arrays of this size
 
 
 @dataclass(frozen=True, eq=False)
 class Front:
-    """E points of a sweep. Nothing here holds a matrix; NaN marks budgets that do not cover every block."""
+    """E points of a sweep, without their matrices. NaN: the point's budgets do not cover every block."""
 
     tau_E: NDArray[np.float64]  # the vector's tau, or the mean over its clients; NaN in a sweep over totals
     total_blocks_E: NDArray[np.int64]
@@ -42,13 +42,13 @@ class Front:
     effective_clients_E: NDArray[np.float64]  # N_eff
     min_popularity_E: NDArray[np.int64]
     lower_bound_E: NDArray[np.float64]  # on Lambda, at the point's budgets (and total)
-    optimal_E: NDArray[np.bool_]  # only where proven
-    clamped_E: NDArray[np.int64]  # clients that could not hold one block and were given one all the same
+    optimal_E: NDArray[np.bool_]  # whether Lambda is proven to be the least
+    clamped_E: NDArray[np.int64]  # number of clients whose VRAM is too small for one block; they get one nevertheless
     hypervolume: float
-    reference: tuple[float, float]  # (ratio, Lambda) up to which the hypervolume counts
-    knee: int | None  # index of the point of the front furthest below the line between its ends
+    reference: tuple[float, float]  # (ratio, Lambda) of the hypervolume's reference point
+    knee: int | None  # index of the front's point furthest below the line between its ends
     budget_EN: NDArray[np.integer]
-    limit_E: NDArray[np.int64] | None  # the total each point was limited to; None when budgets alone decide
+    limit_E: NDArray[np.int64] | None  # limit on each point's total; None: budgets are the only limits
     num_blocks: int
     solver: Solver
     seed: int
@@ -57,7 +57,7 @@ class Front:
         return len(self.tau_E)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per point, named as in ``zorba pareto --json``; the column ``knee`` is true in at most one row."""
+        """One row a point, named as in ``zorba pareto --json``. The column ``knee`` is true in at most one row."""
         names = {"bias_lambda_E": "lambda", "clamped_E": "clamped_clients"}
         per_point = [name for name in self.__dataclass_fields__ if name.endswith("_E") and name != "limit_E"]
         frame = pd.DataFrame({names.get(name, name.removesuffix("_E")): getattr(self, name) for name in per_point})
@@ -66,15 +66,15 @@ class Front:
         return frame
 
     def budgets(self, i: int) -> NDArray[np.int64]:
-        """Whole blocks of each client at point ``i``."""
+        """The budget of each client at point ``i``, in whole blocks."""
         return self.budget_EN[i].astype(np.int64)
 
     def problem(self, i: int) -> Problem:
-        """What was solved at point ``i``."""
+        """The problem of point ``i``."""
         return Problem(self.budgets(i), self.num_blocks, None if self.limit_E is None else int(self.limit_E[i]))
 
     def solution(self, i: int, *, time_limit: float = 10.0) -> Solution:
-        """Point ``i`` solved anew, the same every time (``exact``: where it is proven within ``time_limit`` seconds).
+        """Solve point ``i`` again. The result is always the same (for ``exact``, if it is proven in ``time_limit``).
 
         Raises:
             InfeasibleError: the point's budgets do not cover every block.
@@ -87,11 +87,11 @@ class Front:
 
 
 def front(fleet: Fleet, points: int = 1000, solver: str | Solver = "balanced", **options: Any) -> pd.DataFrame:
-    """Lambda against VRAM for a fleet (Algorithm 2), a row for each of ``points`` VRAM reductions.
+    """Lambda and VRAM of a fleet (Algorithm 2), one row for each of ``points`` VRAM reductions.
 
-    ``table[table.on_front]`` is the Pareto front and ``table[table.knee]`` its knee, no row where the front is too
-    short for one; ``attrs`` has the knee's index and the ``hypervolume``. ``options`` and errors are those of
-    :func:`sweep`, which also gives the matrices.
+    ``table[table.on_front]`` is the Pareto front, and ``table[table.knee]`` its knee (no row if the front has fewer
+    than three points). ``table.attrs`` has the knee's index and the ``hypervolume``. ``options`` and errors are those
+    of :func:`sweep`, whose result also has the matrices.
     """
     return sweep(fleet, points, solver, **options).to_frame()
 
@@ -108,15 +108,19 @@ def sweep(
 ) -> Front:
     """Algorithm 2 over E ``points``: reductions epsilon_n = tau_n psi_max,n with tau ~ U[0, 1].
 
-    ``tau_mode="vector"`` draws one tau for all clients, as the paper's text reads; ``"client"`` one for each, without
-    which few points lie above half of the VRAM. A client left with less than one block is given one and counted
-    (``clamped_E``). A solver with ``rows`` (``balanced``) is vectorised over E; ``options`` go to
-    :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume counts up to all VRAM and the Lambda of one
-    block for each client. ``on_solution`` is called with each solution, for progress; not where a solver is vectorised.
+    A client whose VRAM is then too small for one block gets one, and is counted in ``clamped_E``. A solver with
+    ``rows`` (``balanced``) computes all points at once. The hypervolume's reference point is all VRAM, and the Lambda
+    of one block for each client.
+
+    Args:
+        tau_mode: ``"vector"`` draws one tau for all clients, as in the paper's text; ``"client"`` one for each client,
+            which gives more points above half of the VRAM.
+        on_solution: called with each solution, for progress, unless the solver has ``rows``.
+        options: for :func:`~zorba_core.allocation.solve.solve`, unless the solver has ``rows``.
 
     Raises:
         InvalidInputError: an unknown solver or mode, or too many points for memory.
-        InfeasibleError: no vector covers every block.
+        InfeasibleError: no sampled budgets cover every block.
     """
     solver = find_solver(solver)
     if tau_mode not in ("client", "vector"):
@@ -151,14 +155,17 @@ def sweep_totals(
     on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
 ) -> Front:
-    """The front by total: each client keeps its full budget, and at most T blocks are activated over all clients.
+    """The front over totals: each client has its full budget, and all clients together activate at most T blocks.
 
-    ``totals`` are the values of T, or how many to spread from the least possible to all budgets. With ``exact`` the
-    points are the true front of Lambda against VRAM, each with its bound; 50 take some 5 s at N=50, M=12.
-    ``on_solution`` is called with each solution: for progress, or to collect the matrices.
+    With ``exact`` the points are the true front of Lambda and VRAM, each with its bound; 50 points take some 5 s at
+    N=50, M=12.
+
+    Args:
+        totals: the values of T, or their number, spread evenly from the least possible total to all budgets.
+        on_solution: called with each solution, for progress or to collect the matrices.
 
     Raises:
-        InvalidInputError: a solver that takes no total.
+        InvalidInputError: a solver that supports no total.
         InfeasibleError: a client that cannot hold one block, or a total out of range.
     """
     solver, seed = find_solver(solver), whole_number("seed", seed, 0)
@@ -176,8 +183,8 @@ def sweep_totals(
 
 
 def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which points have no other with both values at most theirs and one below; of equal points the first counts.
-    NaN never does. O(P log P)."""
+    """Whether each point is on the front: no other point is at most as large in both values and smaller in one. Of
+    equal points only the first is on the front, and points with NaN never are. O(P log P)."""
     on_front_P = np.zeros(len(x_P), bool)
     usable = np.flatnonzero(~np.isnan(x_P) & ~np.isnan(y_P))
     order = usable[np.lexsort((usable, y_P[usable], x_P[usable]))]
@@ -187,7 +194,7 @@ def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray
 
 
 def hypervolume(x_P: NDArray[np.float64], y_P: NDArray[np.float64], reference: tuple[float, float]) -> float:
-    """Area that the points dominate up to ``reference``; points beyond it add nothing. O(P log P)."""
+    """The area between ``reference`` and the points that dominate it. O(P log P)."""
     inside = (x_P < reference[0]) & (y_P < reference[1])
     x, y = x_P[inside], y_P[inside]
     front = np.flatnonzero(non_dominated(x, y))
@@ -197,8 +204,8 @@ def hypervolume(x_P: NDArray[np.float64], y_P: NDArray[np.float64], reference: t
 
 
 def knee(x_P: NDArray[np.float64], y_P: NDArray[np.float64], on_front_P: NDArray[np.bool_]) -> int | None:
-    """Index of the front's point furthest below the straight line between its two ends, both axes scaled to 0..1;
-    None when the front has fewer than three points."""
+    """Index of the front's point furthest below the straight line between its two ends, both axes scaled to 0..1.
+    None if the front has fewer than three points."""
     front = np.flatnonzero(on_front_P)
     if len(front) < 3:
         return None
@@ -215,7 +222,7 @@ def _one_by_one(
     on_solution: Callable[[Solution], None] | None,
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    """Columns of a :class:`Front`. A point without a problem covers too few blocks; ``total_E`` is what it holds."""
+    """Columns of a :class:`Front`. A problem is None if its budgets, ``total_E`` blocks, do not cover every block."""
     E = len(total_E)
     empty = RowMetrics(total_E.copy(), *np.full((3, E), np.nan), np.zeros(E, np.int64))
     columns = {**empty._asdict(), "lower_bound_E": np.full(E, np.nan), "optimal_E": np.zeros(E, bool)}
@@ -232,7 +239,11 @@ def _one_by_one(
 
 
 def _front(fleet: Fleet, **columns: Any) -> Front:
-    """Judge the points against each other."""
+    """Build the front from its columns.
+
+    Raises:
+        InfeasibleError: no point covers every block.
+    """
     N, M = fleet.num_clients, fleet.num_blocks
     ratio_E, value_E = fleet.vram_ratio(columns["total_blocks_E"]), columns["bias_lambda_E"]
     # One block for each client: popularity N // M (at least 1) on every block.

@@ -1,9 +1,9 @@
-"""An activation matrix, what it costs and what it buys: popularity, Lambda, and the numbers that Lambda hides.
+"""The activation matrix and its measures: popularity, Lambda, and effects that Lambda does not include.
 
-Clients that share directions and weights couple the blocks that they share; nothing of it shows in Lambda. With
-directions v_q (E[v v'] = I) the estimate of block m is h_m v_m with h_m = sum_n (a_mn / c_m) rho_n, and rho_n sums
-<g_nm', v_m'> over all blocks m' of client n. With g_n = g + xi_n, independent xi_n of variance s^2 a block, d_m the
-size of block m and c_mm' the clients that activate both blocks,
+Lambda does not include that shared directions couple the blocks of a client. With directions v_q (E[v v'] = I) the
+estimate of block m is h_m v_m with h_m = sum_n (a_mn / c_m) rho_n, where rho_n is the sum of <g_nm', v_m'> over all
+blocks m' of client n. Let g_n = g + xi_n with independent xi_n of variance s^2 a block, d_m the size of block m, and
+c_mm' the number of clients that activate both blocks. Then
 
     E ||g^_m||^2 = (d_m / Q) sum_m' [ (c_mm' / c_m)^2 ||g_m'||^2 + (c_mm' / c_m^2) s^2 ]   (Q = 1: exact; else leading).
 
@@ -43,9 +43,9 @@ def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
 
 
 class Allocation:
-    """A block activation matrix and everything that follows from it.
+    """A block activation matrix and its measures.
 
-    A client or block may be empty, as in a matrix made by hand: Lambda or V is then infinite.
+    A matrix made by hand may have empty clients or blocks: Lambda or V is then infinite.
 
     Raises:
         InvalidInputError: not a matrix of 0 and 1.
@@ -56,7 +56,7 @@ class Allocation:
         if A_MN.ndim != 2 or 0 in A_MN.shape:
             raise InvalidInputError(f"an activation matrix has shape (blocks, clients), not {A_MN.shape}")
         if A_MN.dtype != bool and not np.isin(A_MN, (0, 1)).all():
-            raise InvalidInputError("an activation matrix holds only 0 and 1")
+            raise InvalidInputError("an activation matrix may only have 0 and 1")
         A_MN = A_MN.astype(bool)
         A_MN.setflags(write=False)
         self.A_MN = A_MN
@@ -98,7 +98,7 @@ class Allocation:
 
     @cached_property
     def blocks_per_client(self) -> list[list[int]]:
-        """0-based block ids, rising, one list per client in the order given."""
+        """0-based block ids, ascending, one list per client."""
         _, block = np.nonzero(self.A_MN.T)
         return [blocks.tolist() for blocks in np.split(block, np.cumsum(self.blocks_held_N)[:-1])]
 
@@ -114,7 +114,7 @@ class Allocation:
 
     @property
     def total_blocks(self) -> int:
-        """The sum of the matrix: what VRAM grows with."""
+        """The sum of the matrix, T. VRAM is linear in it."""
         return int(self.popularity_M.sum())
 
     @cached_property
@@ -126,24 +126,24 @@ class Allocation:
 
     @cached_property
     def mean_inverse_popularity(self) -> float:
-        """V = (1/M) sum_m 1/c_m, infinite with an empty block. The squared distances from 1/N of the weights with which
-        clients enter the blocks' averages sum to M (V - 1/N)."""
+        """V = (1/M) sum_m 1/c_m, infinite with an empty block. M (V - 1/N) is the sum over blocks and clients of the
+        squared difference between a client's weight in a block's average and 1/N."""
         if self.popularity_M.min() == 0:
             return float("inf")
         return float((1.0 / self.popularity_M).mean())
 
     @cached_property
     def effective_clients(self) -> float:
-        """N_eff = 1 / sum_n I_n^2: the number of equal clients that would weigh on the aggregate as these do."""
+        """N_eff = 1 / sum_n I_n^2: the number of clients of equal influence with the same sum of squares."""
         return float(1.0 / np.square(self.influence_N).sum())
 
     @cached_property
     def coupled_noise(self) -> float:
-        """E = (1/M) sum_m (1/c_m^2) sum_{n activates m} k_n, k_n the blocks of client n: how much mini-batch noise of
-        all its clients' blocks enters a block.
+        """E = (1/M) sum_m (1/c_m^2) sum_{n activates m} k_n, k_n the blocks of client n: the factor of the mini-batch
+        noise that a block's estimate gets from all blocks of its clients.
 
-        M/N for every allocation whose popularities and numbers of blocks are each equal; large where few clients with
-        many blocks carry scarce ones. Infinite with an empty block. O(M N).
+        M/N if all popularities are equal and all clients have equally many blocks; large if unpopular blocks are on
+        few clients with many blocks. Infinite with an empty block. O(M N).
         """
         if self.popularity_M.min() == 0:
             return float("inf")
@@ -151,10 +151,10 @@ class Allocation:
 
     @cached_property
     def direction_coupling(self) -> float:
-        """D = (1/M) sum_m sum_m' (c_mm' / c_m)^2: how many blocks' directions a block's estimate carries.
+        """D = (1/M) sum_m sum_m' (c_mm' / c_m)^2: the number of blocks whose gradients are in a block's estimate.
 
-        M when every client activates every block, 1 when each activates one. Averaging over clients does not lower it,
-        since they share the directions. Infinite with an empty block. O(M^2 N).
+        M if every client activates every block, 1 if each activates one. The average over clients does not lower it,
+        because they share the directions. Infinite with an empty block. O(M^2 N).
         """
         if self.popularity_M.min() == 0:
             return float("inf")
@@ -169,5 +169,5 @@ class Allocation:
 
     @property
     def min_popularity(self) -> int:
-        """min c_m: clients of the block with the fewest."""
+        """min c_m: the number of clients of the least popular block."""
         return int(self.popularity_M.min())

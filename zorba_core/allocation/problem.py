@@ -1,4 +1,4 @@
-"""The request: budgets of whole blocks and the constraints on an activation matrix, checked to be possible.
+"""The allocation problem: budgets of whole blocks, constraints on the activation matrix, and a check of feasibility.
 
 Shapes: M blocks, N clients. ``budget_N`` int64, whole blocks (the paper's lambda_n*, rounded down).
 """
@@ -19,25 +19,25 @@ TotalMode = Literal["le", "eq"]
 
 MAX_BLOCKS = 10_000
 MAX_CLIENTS = 10_000_000
-MAX_CELLS = 250_000_000  # M * N; a million clients of a model of 96 blocks are 96 million
+MAX_CELLS = 250_000_000  # limit of M * N, for comparison: 96 million with a million clients and 96 blocks
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Give each client 1..budget blocks so that every block has enough clients: constraints (7b) and (7c) of the
-    paper's problem P_1. The budgets stand for its VRAM.
+    paper's problem P_1, with budgets in place of VRAM.
 
     Raises:
-        InvalidInputError: a field out of range, naming the client or the field.
-        InfeasibleError: no matrix can meet the request; the message names the constraint and by how much.
+        InvalidInputError: a field is out of range; the message has the client or the field.
+        InfeasibleError: no matrix meets the request; the message has the constraint and the missing amount.
     """
 
     budget_N: NDArray[np.int64]  # most blocks of each client, 1..M
     num_blocks: int  # M
-    total: int | None = None  # activated blocks over all clients, T
+    total: int | None = None  # T, number of activated blocks over all clients
     total_mode: TotalMode = "le"  # le: at most T; eq: exactly T
-    min_popularity: int = 1  # clients that every block needs
-    max_blocks_per_client: int | None = None  # on top of each client's budget
+    min_popularity: int = 1  # least number of clients of every block
+    max_blocks_per_client: int | None = None  # another limit, the same for all clients
 
     def __post_init__(self) -> None:
         for name in ("num_blocks", "total", "min_popularity", "max_blocks_per_client"):
@@ -69,14 +69,14 @@ class Problem:
 
     @cached_property
     def usable_N(self) -> NDArray[np.int64]:
-        """Budgets after the cap on blocks per client."""
+        """Budgets limited by ``max_blocks_per_client``."""
         usable_N = np.minimum(self.budget_N, min(self.max_blocks_per_client or self.num_blocks, self.num_blocks))
         usable_N.setflags(write=False)
         return usable_N
 
     @cached_property
     def by_falling_budget_N(self) -> NDArray[np.int64]:
-        """Clients from the largest usable budget to the smallest, equal ones in the order given."""
+        """Clients from the largest usable budget to the smallest; those with equal budgets stay in their order."""
         return np.argsort((-self.usable_N).astype(np.int16), kind="stable")  # a radix sort; M is below 2**15
 
     @property
@@ -90,7 +90,7 @@ def whole_number(what: str, value: Any, least: int) -> int:
     """``value`` as an int of at least ``least``.
 
     Raises:
-        InvalidInputError: not a whole number, or too small.
+        InvalidInputError: the value is not a whole number, or too small.
     """
     try:
         number = operator.index(value)
@@ -102,14 +102,14 @@ def whole_number(what: str, value: Any, least: int) -> int:
 
 
 def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
-    """A fresh int64 copy of one whole number per client.
+    """A new int64 array of one whole number per client.
 
     Raises:
-        InvalidInputError: empty, not one-dimensional, or a value that is no whole number, naming the client.
+        InvalidInputError: the values are empty, not one-dimensional or not whole numbers; the message has the client.
     """
     try:
         values = np.asarray(values_N)
-    except ValueError:  # lists of several lengths
+    except ValueError:  # lists of different lengths
         values = np.empty((0, 0))
     if values.ndim != 1 or not 1 <= values.size <= MAX_CLIENTS:
         raise InvalidInputError(f"{what}s must be a list with one whole number per client (1 to {MAX_CLIENTS})")
@@ -125,22 +125,22 @@ def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
 
 
 def _check_feasible(problem: Problem) -> None:
-    """Raise unless some matrix meets the request.
+    """Check that some matrix meets the request.
 
-    The conditions are exact: when they hold, wrapping budgets of the right total around the blocks (see
-    ``solvers.balanced``) gives every block ``floor(total / M) >= c_min`` clients.
+    The conditions are necessary and sufficient: if they hold, the balanced solver gives every block
+    ``floor(total / M) >= c_min`` clients.
 
     Raises:
-        InfeasibleError: naming the first constraint that fails and by how much.
+        InfeasibleError: the first constraint that fails, and the missing amount.
     """
     M, N, floor, total = problem.num_blocks, problem.num_clients, problem.min_popularity, problem.total
     if floor > N:
         raise InfeasibleError(
-            f"min popularity {floor} asks for more clients than there are: {N} clients, {floor - N} too few"
+            f"min popularity {floor} needs more clients than there are: {N} clients, {floor - N} too few"
         )
     need, usable, budgets = M * floor, int(problem.usable_N.sum()), int(problem.budget_N.sum())
     capped = "" if usable == budgets else f" with at most {problem.max_blocks_per_client} blocks per client"
-    if budgets < need:  # whatever the cap is
+    if budgets < need:  # the budgets are too small even without the cap
         usable, capped = budgets, ""
     each = "one client" if floor == 1 else f"{floor} clients"
     if usable < need:

@@ -1,7 +1,7 @@
-"""A matrix with an exact total and a given Lambda: the paper's SC1, SC2, SC3 and any other (total, Lambda).
+"""Matrices with an exact total and a given Lambda: the paper's SC1, SC2, SC3 and any other pair (total, Lambda).
 
-The paper's solver cannot give SC2 and SC3 (at 0.86 of the VRAM it ends near 0.1), so they are constructed: a matrix of
-nearly that Lambda, then moves of one activated block to another cell until Lambda is within the tolerance.
+The paper's solver cannot reach SC2 and SC3: at 0.86 of the VRAM its Lambda is near 0.1. This module starts at a matrix
+with nearly the right Lambda, and moves single activated blocks to other cells until Lambda is within the tolerance.
 
 Shapes: M blocks, N clients, K moves tried at once. ``A_MN`` bool; ``room_N`` int64.
 """
@@ -29,12 +29,12 @@ from zorba_core.fleet import Fleet
 _MOVES_AT_ONCE = 64
 _STEPS = 300
 _POPULARITIES_TRIED = 6
-_HEATS = (0.01, 0.1, 0.03)  # starting temperatures of the walk, of the target
+_HEATS = (0.01, 0.1, 0.03)  # starting temperatures of the walk, relative to the target
 _COOLING = 0.98
 
 
 class PaperScenario(NamedTuple):
-    """A point of the paper's Fig. 4(a): fraction of all VRAM in use, and Lambda."""
+    """A point of the paper's Fig. 4(a): used fraction of all VRAM, and Lambda."""
 
     vram_ratio: float
     bias_lambda: float
@@ -58,12 +58,14 @@ def solve_scenario(
 ) -> Solution:
     """A matrix with exactly ``total`` blocks and abs(Lambda - target) <= tolerance. Well under 1 s at N=50.
 
-    ``time_limit`` (seconds) also covers the proof of the reachable interval when the search fails. ``limits`` as for
-    :func:`~zorba_core.allocation.solve.solve`; the total is one of them, or the problem's.
+    Args:
+        time_limit: seconds for the search and, if it fails, for the bounds in the error.
+        limits: as for :func:`~zorba_core.allocation.solve.solve`; with the total, unless the problem has one.
 
     Raises:
         InvalidInputError: no total, or a target or tolerance that is not positive.
-        InfeasibleError: out of reach, with the interval that is not; or the search failed, with the closest value.
+        InfeasibleError: no such matrix exists, or the search did not succeed; the message has the possible interval of
+            Lambda, or the closest value.
     """
     problem = problem_of(request, **limits)
     if problem.total is None:
@@ -100,7 +102,7 @@ def solve_scenario(
 
 
 def _starts(problem: Problem, target: float) -> list[NDArray[np.bool_]]:
-    """Starting matrices, the most promising first: starved blocks for a high target, else balanced or two-level."""
+    """Starting matrices, those of closest Lambda first. For a high target some have starved (unpopular) blocks."""
     balanced = solve(problem).allocation
     low = solve(problem, "two-level").allocation
     starts = [balanced.A_MN, low.A_MN, closest_two_level(problem, target).A_MN]
@@ -112,8 +114,8 @@ def _starts(problem: Problem, target: float) -> list[NDArray[np.bool_]]:
 
 
 def _starved_towards(problem: Problem, target: float, beyond: bool) -> NDArray[np.bool_]:
-    """Starve one block after another, each as much as brings Lambda closer to the target: v clients on a block of
-    their own add about 1/v. ``beyond`` allows the last one to pass the target."""
+    """Starve one block after another, to bring Lambda closer to the target: a block of v clients that share no other
+    starved block adds about 1/v. ``beyond`` allows the last one to exceed the target."""
     best_MN = solve(problem).allocation.A_MN
     starved: list[int] = []
     while len(starved) < problem.num_blocks - 1:
@@ -133,8 +135,8 @@ def _starved_towards(problem: Problem, target: float, beyond: bool) -> NDArray[n
 
 
 def _with_starved(problem: Problem, popularities: list[int]) -> NDArray[np.bool_] | None:
-    """Blocks of the given popularities on clients of their own, largest budgets first, the rest wrapped around; None if
-    the total cannot be reached that way."""
+    """Starved blocks of the given popularities, each on different clients, those with the largest budgets first. The
+    other blocks are wrapped around the clients (``solvers.balanced``). None if the total is then out of reach."""
     M, N, count = problem.num_blocks, problem.num_clients, len(popularities)
     if sum(popularities) > N:
         return None
@@ -159,8 +161,8 @@ def _walk(
     deadline: float,
     rng: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """The matrix closest to ``aim``, target and tolerance, on a walk from ``start_MN``. A step is the best of K random
-    moves, accepted as in simulated annealing."""
+    """The matrix closest to ``aim`` (target, tolerance) on a random walk from ``start_MN``. A step is the best of K
+    random moves, accepted as in simulated annealing."""
     target, tolerance = aim
     A_MN, best_MN, distance = start_MN.copy(), start_MN, abs(bias_lambda(start_MN) - target)
     best = distance
@@ -182,8 +184,8 @@ def _walk(
 def _random_moves(
     problem: Problem, A_MN: NDArray[np.bool_], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """K moves (flat cell emptied, flat cell filled) and Lambda after each, infinite where a constraint breaks. Half of
-    them stay in one client's column, which a full budget does not forbid."""
+    """K moves (flat index of the cell to empty, of the cell to fill) and Lambda after each move, infinite if the move
+    breaks a constraint. Half of the moves stay within a client, which is possible with a full budget too."""
     M, N, K = problem.num_blocks, problem.num_clients, _MOVES_AT_ONCE
     source_K = rng.choice(np.flatnonzero(A_MN), K)
     m, n = np.divmod(source_K, N)
@@ -204,11 +206,11 @@ def _random_moves(
 
 
 def _upper_bound(problem: Problem) -> float:
-    """Lambda <= sum_m 1/c_m: at most c_m clients have block m as their least popular one.
+    """Lambda <= sum_m 1/c_m, because at most c_m clients have block m as their least popular one.
 
-    Whatever the matrix, the s least popular blocks together hold at least B_s = max(s c_min, T - sum_n min(budget_n,
-    M - s)), since the others can take no more. B is convex in s, so c_s = B_s - B_{s-1} rises, and it majorises every
-    possible sequence of popularities: the convex sum is largest there.
+    In every matrix the s least popular blocks have together at least B_s = max(s c_min, T - sum_n min(budget_n, M - s))
+    activations, because the other blocks have no room for more. B is convex in s, so c_s = B_s - B_{s-1} rises. It
+    majorises every possible sequence of popularities, so the convex sum of 1/c is largest there.
     """
     size_M = np.arange(problem.num_blocks + 1)
     room_M = np.array([np.minimum(problem.usable_N, problem.num_blocks - s).sum() for s in size_M])
@@ -218,10 +220,9 @@ def _upper_bound(problem: Problem) -> float:
 
 
 def _refuse(problem: Problem, target: float, closest: float | None, time_limit: float) -> None:
-    """Raise with what can be reached.
-
+    """
     Raises:
-        InfeasibleError: always.
+        InfeasibleError: always; with the possible interval of Lambda.
     """
     lowest = solve(problem, "exact", time_limit=max(time_limit, 0.1))
     upper, total = _upper_bound(problem), problem.total
@@ -233,6 +234,6 @@ def _refuse(problem: Problem, target: float, closest: float | None, time_limit: 
             f"{interval}; change the target or the total"
         )
     raise InfeasibleError(
-        f"found no matrix with exactly {total} blocks and Lambda {target:g}; the closest has {closest:.6g} and the "
+        f"no matrix with exactly {total} blocks and Lambda {target:g} was found; the closest has {closest:.6g} and the "
         f"interval is {interval}; widen the tolerance or change the total"
     )

@@ -1,11 +1,11 @@
-"""Solvers by name, and one way to call them: every answer is checked against the request and gets a proven bound.
+"""The registry of solvers, and :func:`solve`, which checks every answer and adds a proven lower bound.
 
-A solver is a function with a decorator, in a file of ``solvers/`` or of somebody else::
+A solver is a function with a decorator, in ``solvers/`` or in another package::
 
-    @solver("mine", help="what it does, in one line")
+    @solver("mine", help="one line of description")
     def mine(problem: Problem, options: Options) -> Allocation: ...
 
-What a solver cannot do, such as a total, it refuses with an :class:`InvalidInputError`.
+A solver raises :class:`InvalidInputError` for a constraint that it does not support, such as a total.
 
 Shapes: M blocks, N clients, E budget vectors. ``budget_EN`` int64.
 """
@@ -30,12 +30,12 @@ from zorba_core.fleet import Fleet
 from zorba_core.registry import Registry
 from zorba_core.vram import GIB
 
-# A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
+# Relative difference up to which value and bound count as equal, because both are sums of rounded terms.
 _SAME = 1e-9
 
 
 class Status(enum.Enum):
-    """How a solve ended; the value is what a person reads."""
+    """How a solve ended; the value is a sentence for the user."""
 
     OPTIMAL = "Proven optimal: no matrix that meets the request does better."
     FEASIBLE = "Feasible, optimality not proven: the lower bound says how much better another matrix could be at most."
@@ -45,24 +45,24 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What :func:`solve` returns."""
+    """The result of :func:`solve`."""
 
     allocation: Allocation
-    """The matrix, and everything that follows from it."""
+    """The matrix and its measures."""
     value: float
-    """Its Lambda."""
+    """Lambda of the matrix."""
     lower_bound: float
     """No matrix that meets the request has a smaller Lambda."""
     status: Status
-    """How the solve ended, as a sentence."""
+    """How the solve ended."""
     solver: str
     """The solver's name."""
     seconds: float
-    """How long it took."""
+    """The time that it took."""
     problem: Problem
     """Budgets and limits."""
     fleet: Fleet | None = None
-    """The clients; None where only budgets were given."""
+    """The clients; None if only budgets were given."""
 
     @property
     def optimal(self) -> bool:
@@ -71,7 +71,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """(value - lower bound) / value, at least 0: the most that is left to gain."""
+        """(value - lower bound) / value, at least 0: the largest possible improvement."""
         return max(0.0, 1.0 - self.lower_bound / self.value)
 
     @property
@@ -81,11 +81,11 @@ class Solution:
 
     @property
     def vram_N_gib(self) -> NDArray[np.float64] | None:
-        """psi_tot of each client, in GiB; None where only budgets were given."""
+        """psi_tot of each client, in GiB; None if only budgets were given."""
         return None if self.fleet is None else self.fleet.used_N_bytes(self.allocation.blocks_held_N) / GIB
 
     def describe(self) -> dict[str, Any]:
-        """What files and ``--json`` are made of."""
+        """The content for files and ``--json``."""
         used_N = self.vram_N_gib
         allocation = self.allocation
         return {
@@ -114,19 +114,19 @@ class Solution:
 
 @dataclass(frozen=True)
 class Options:
-    """What a solver may read in addition to the problem."""
+    """A solver's options."""
 
-    time_limit: float = 10.0  # seconds, for a solver that could take long
+    time_limit: float = 10.0  # seconds
     seed: int | Sequence[int] = 0
 
     @property
     def rng(self) -> np.random.Generator:
-        """A fresh generator for a solver that draws: the same seed draws the same."""
+        """A new generator from the seed."""
         return np.random.default_rng(self.seed)
 
 
 class Answer(NamedTuple):
-    """An allocation with what its solver has proven about it."""
+    """An allocation with a bound from its solver."""
 
     allocation: Allocation
     lower_bound: float = 0.0  # on Lambda, over every matrix that meets the request
@@ -134,7 +134,7 @@ class Answer(NamedTuple):
 
 
 class RowMetrics(NamedTuple):
-    """Metrics of the allocations of E budget vectors; NaN (0 for popularity) where they do not cover every block."""
+    """Metrics of the allocations of E budget vectors; NaN (0 for popularity) if they do not cover every block."""
 
     total_blocks_E: NDArray[np.int64]
     bias_lambda_E: NDArray[np.float64]
@@ -145,11 +145,11 @@ class RowMetrics(NamedTuple):
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver as commands, pages and notebooks offer it."""
+    """A solver with its name and descriptions."""
 
-    name: str  # in commands, links, files
-    help: str  # one line, begun in lower case
-    title: str
+    name: str  # in commands, links and files
+    help: str  # one line that starts in lower case
+    title: str  # in headings
     run: Callable[[Problem, Options], Allocation | Answer]
     rows: Callable[[NDArray[np.integer], int], RowMetrics] | None = None  # (budget_EN, M): many problems at once
 
@@ -167,9 +167,9 @@ def solver(
     """Register a function as a solver.
 
     Args:
-        help: one line that says what it does, begun in lower case.
-        title: its name in headings; by default the name with a capital.
-        rows: (budget_EN, M) -> the metrics of E problems without a total at once, for sweeps.
+        help: one line of description that starts in lower case.
+        title: the name in headings; by default the name with a capital.
+        rows: (budget_EN, M) -> metrics of E problems without a total, for sweeps.
     """
     return lambda run: SOLVERS.register(Solver(name, help, title or name.capitalize(), run, rows))
 
@@ -188,11 +188,11 @@ def solve(
         request: a fleet, whose VRAM gives the budgets, or a problem.
         limits: ``total``, ``total_mode``, ``min_popularity`` and ``max_blocks_per_client`` of the :class:`Problem`.
         solver: the name of one of :data:`SOLVERS`, or a solver.
-        time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
-        seed: decides what a solver draws at random; most draw nothing.
+        time_limit: seconds after which ``exact`` returns the best matrix so far and its bound.
+        seed: seed of a solver's random choices; most solvers make none.
 
     Raises:
-        InvalidInputError: an unknown solver, or one that cannot honour the request.
+        InvalidInputError: the solver is unknown, or does not support the request.
         InfeasibleError: a client that cannot hold one block, or limits that no matrix can meet.
         RunError: the solver failed, or its matrix does not meet the request.
     """
@@ -205,7 +205,7 @@ def solve(
         answer = part.run(problem, Options(time_limit, seed))
     except ZorbaError:
         raise
-    except Exception as error:  # whatever somebody else's solver does
+    except Exception as error:  # the solver of another package may raise anything
         raise RunError(f"the {part.name} solver failed: {type(error).__name__}: {error}") from error
     answer = answer if isinstance(answer, Answer) else Answer(answer)
     allocation = answer.allocation
@@ -228,7 +228,7 @@ def solve(
 
 
 def problem_of(request: Fleet | Problem, **limits: Any) -> Problem:
-    """The problem of a fleet, its budgets being what its VRAM holds; or the one given; with these limits.
+    """The problem of a fleet, with budgets from its VRAM, or the given problem; with these limits.
 
     Raises:
         InvalidInputError: a limit out of range.
@@ -240,19 +240,19 @@ def problem_of(request: Fleet | Problem, **limits: Any) -> Problem:
 
 
 def find_solver(solver: str | Solver) -> Solver:
-    """The registered solver of this name, or the one that was given.
+    """The registered solver of this name, or the given solver.
 
     Raises:
-        InvalidInputError: no such solver.
+        InvalidInputError: the solver is unknown.
     """
     return SOLVERS.get_part(solver) if isinstance(solver, str) else solver
 
 
 def _check_answer(name: str, problem: Problem, allocation: object) -> None:
-    """Refuse what no client could run, and what was not asked for, whoever wrote the solver.
+    """Check that a solver's answer meets the problem's constraints.
 
     Raises:
-        RunError: naming the solver and what its matrix breaks.
+        RunError: the solver, and the constraint that its matrix breaks.
     """
     M, N, wrong = problem.num_blocks, problem.num_clients, None
     if not isinstance(allocation, Allocation):

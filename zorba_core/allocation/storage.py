@@ -12,27 +12,27 @@ from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 
 
 def allocation_json(allocation: Allocation) -> str:
-    """The content of a file that :func:`allocation_from_file` reads back."""
+    """The content of an allocation file."""
     shape = {"num_blocks": allocation.num_blocks, "num_clients": allocation.num_clients}
     return files.to_json({**shape, "blocks_per_client": allocation.blocks_per_client})
 
 
 def write_allocation(path: str | os.PathLike[str], allocation: Allocation) -> None:
-    """Write the file whole or not at all."""
+    """Write an allocation file, atomically."""
     files.write_text(path, allocation_json(allocation))
 
 
 def allocation_sha256(allocation: Allocation) -> str:
-    """A fingerprint of who activates which blocks."""
+    """SHA-256 of the clients' block ids."""
     return files.fingerprint(allocation.blocks_per_client)
 
 
 def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
-    """Read what :func:`write_allocation` wrote.
+    """Read an allocation file.
 
     Raises:
-        MissingDataError: no such file.
-        InvalidInputError: not JSON, not of that form, or too large for memory.
+        MissingDataError: the file does not exist.
+        InvalidInputError: the file is not JSON of an allocation, or too large.
     """
     path = Path(path)
     if not os.path.isfile(path):
@@ -41,7 +41,7 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
         content = files.read_json(path)
         num_blocks, blocks_per_client = content["num_blocks"], content["blocks_per_client"]
         if not 1 <= num_blocks <= MAX_BLOCKS or not 1 <= num_blocks * len(blocks_per_client) <= MAX_CELLS:
-            raise InvalidInputError(f"at most {MAX_BLOCKS} blocks, {MAX_CELLS} cells and one client or more are read")
+            raise InvalidInputError(f"it needs 1 to {MAX_BLOCKS} blocks, a client, and at most {MAX_CELLS} cells")
         return Allocation.from_blocks(blocks_per_client, num_blocks)
     except KeyError as error:
         problem = f"it has no {error}"

@@ -1,23 +1,23 @@
 """Federated zeroth-order fine-tuning in one process: the network, directions, estimators, methods and the round loop.
 
-Where the paper is: eq. (1) in ``estimators/reference``, eq. (2) in ``aggregation``, Algorithm 3 in ``loop``.
+Equations of the paper: (1) in ``estimators/reference``, (2) in ``aggregation``, Algorithm 3 in ``loop``.
 
-The room computes with torch. The names below load when first used, so importing the package alone costs nothing.
+The names below are imported when they are first used, so the import of the package loads no torch.
 """
 
 from __future__ import annotations
 
 from zorba_core.lazy import names_on_demand
 
-# Which engine made a run: the number grows whenever one and the same config ends with other bits. Runs of different
-# numbers are not to be compared seed by seed, and a run that is resumed across them says so.
+# Part of every run's config. The number grows when the same config gives other bits: runs of different numbers must not
+# be compared seed by seed, and a resumed run reports the change.
 #
-# 1. The last block attends from every position; what follows attention is computed at the label position.
-# 2. The last block attends from the label position alone, as a step of generation does.
-# 3. Every product on the CPU is PyTorch's: attention of short rows and exact scalars no longer use NumPy's or oneDNN's.
+# 1. The last block attends from every position; after attention only the label position is computed.
+# 2. The last block attends from the label position alone, like a step of generation.
+# 3. PyTorch computes every product on the CPU: attention of short rows and exact scalars no longer use NumPy or oneDNN.
 #
-# The number stays where no experiment is concerned, and where exact scalars are added in another order: such runs are
-# replayed from their logged scalars and compared by their accuracy over seeds.
+# The number does not grow for a change that affects no experiment, nor for another order of summation of exact scalars:
+# such runs are replayed from their logged scalars, and compared by their accuracy over seeds.
 ENGINE_VERSION = 3
 
 _HOME = {

@@ -1,11 +1,11 @@
-"""LoRA (Hu et al., 2021) through PEFT: small products beside a model's linear layers, trained in place of the blocks'
-own weights.
+"""LoRA (Hu et al., 2021) through PEFT: low-rank matrices that are added to linear layers, and trained instead of the
+blocks' weights.
 
     W x + (alpha / r) B A x          A of shape (r, inputs), B of shape (outputs, r), alpha = 2 r
 
-The model keeps its modules and its names; PEFT puts a layer of its own around each chosen linear layer. B begins at
-zero, so a run begins from the base's own logits. A is drawn from the run's seed by the counter-based noise, so every
-client and device has the same bits; its numbers have the variance of PEFT's own.
+PEFT wraps each chosen linear layer of the model. B is zero at first, so a run starts with the base model's logits. A is
+drawn from the run's seed by the counter-based noise, so every client and device has the same bits; its variance is
+PEFT's default.
 
 Shapes: r rank.
 """
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel
 
-# Layers that make queries and values, alone or with keys, in the families of transformers: the choice of the paper.
+# Names of the layers that compute queries and values (some also keys) in transformers: the choice of the LoRA paper.
 TARGETS = ("q_proj", "v_proj", "c_attn", "query_key_value", "qkv_proj")
-_SEEDS_OF_ADAPTERS = 2**62  # seeds of directions are below 2**32, those of runs at most 2**60
+_SEEDS_OF_ADAPTERS = 2**62  # added to the run's seed (at most 2**60); seeds of directions are below 2**32
 
 
 def with_adapters(model: PreTrainedModel, rank: int, seed: int) -> PeftModel:
     """The model, changed in place, with new adapters of this rank in every block.
 
     Raises:
-        InvalidInputError: its blocks have no layer of :data:`TARGETS`.
+        InvalidInputError: the blocks have no layer of :data:`TARGETS`.
         MissingDataError: PEFT is not installed.
     """
     try:
@@ -65,7 +65,7 @@ def with_adapters(model: PreTrainedModel, rank: int, seed: int) -> PeftModel:
         task_type="CAUSAL_LM",
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of PEFT's about transformers' names
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT uses old names of transformers
         adapted = get_peft_model(model, config)
     if next(model.parameters()).device.type != "meta":
         for index, block in enumerate(blocks):

@@ -1,12 +1,11 @@
-"""Any Hugging Face causal language model as embed | block 0 .. block M-1 | head, by its own forward pass.
+"""Any Hugging Face causal language model as embed | block 0 .. block M-1 | head.
 
-Nothing of a family of models is written here. The model's own forward pass runs with stand-ins for its blocks: the
-first stand-in catches the embedding, each of them catches what its block is called with (masks, rotations, positions),
-and after the last one the model applies its own final norm and head. A block is the model's own module, called with
-what its stand-in caught.
+This works without code for each family of models. The model's forward pass runs with stand-ins for its blocks: the
+first one stores the embedding, each stores the other arguments of its block (masks, rotations, positions), and after
+the last one the model applies its final norm and head. A block is the model's module, called with the stored arguments.
 
-Rows are padded on the right. Attention is causal, so padding behind the positions that are read cannot reach them and
-no attention mask is needed.
+Rows are padded on the right. Attention is causal, so positions before the padding do not depend on it, and no attention
+mask is needed.
 
 Shapes: R rows, L positions, H hidden size, S hidden states, C vocabulary rows, M blocks, D_m parameters of block m.
 """
@@ -33,28 +32,27 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 Inactive = Literal["frozen", "dropped"]
-# From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
+# In a float32 matrix product on the CPU with at least so many rows, a row's bits do not depend on the other rows (MKL).
 SAME_BITS_ROWS = 16
-_CACHED_CALLS = 64  # batch shapes whose masks and rotations are kept
+_CACHED_CALLS = 64  # number of batch shapes whose block arguments (masks, rotations) are cached
 
 
 class _Stop(Exception):
-    """Ends a forward pass whose wanted part is done."""
+    """Ends a forward pass early."""
 
 
 class Blocks:
     """The blocks of a model, whose weights are one flat vector each.
 
-    The parameters of block m become views into ``block_weights(m)``: what is written there is what the block computes
-    with. ``model`` is taken over, not copied: it moves to the device and dtype, in evaluation mode, and needs no
-    gradient. Of a model with adapters (:func:`zorba_core.engine.adapters.with_adapters`) the weights are those of the
-    adapters alone.
+    The parameters of block m become views into ``block_weights(m)``, so writing to that vector changes the block.
+    ``model`` is changed, not copied: it moves to the device and dtype, into evaluation mode, without gradients. For a
+    model with adapters (:func:`zorba_core.engine.adapters.with_adapters`) the vectors hold the adapters only.
 
     Args:
-        precision: of the products within blocks (:mod:`zorba_core.engine.precision`).
+        precision: precision of the products within blocks (:mod:`zorba_core.engine.precision`).
 
     Raises:
-        InvalidInputError: the model has no list of blocks, or looks ahead.
+        InvalidInputError: the model has no list of blocks, or its attention is not causal.
     """
 
     def __init__(
@@ -68,14 +66,14 @@ class Blocks:
         self.adapted = None if isinstance(model, PreTrainedModel) else model
         model = model if self.adapted is None else self.adapted.get_base_model()
         self._blocks = block_list(model)
-        # One kind of attention for all runs: eager attention differs from it in the last bits.
+        # The same kind of attention in all runs: eager attention differs from SDPA in the last bits.
         model.set_attn_implementation("sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
         self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
         for block in self._blocks:
             for part in block.modules():
                 if isinstance(part, nn.ReLU):
-                    part.inplace = True  # a copy of a block's widest tensor would leave the processor's cache
+                    part.inplace = True  # a copy of a block's widest tensor would not fit in the processor's cache
         self._weights_M = [_flattened(list(self.block_parameters(m).values())) for m in range(self.num_blocks)]
         self._calls = functools.lru_cache(_CACHED_CALLS)(self._catch_calls)
 
@@ -99,14 +97,14 @@ class Blocks:
 
     @property
     def shapes_M(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """The shapes of each block's parameters, in the order in which they stand in ``block_weights(m)``."""
+        """The shapes of each block's parameters, in their order in ``block_weights(m)``."""
         return tuple(
             tuple(tuple(part.shape) for part in self.block_parameters(m).values()) for m in range(self.num_blocks)
         )
 
     @property
     def has_adapters(self) -> bool:
-        """Are adapters what is trained?"""
+        """Whether adapters are trained, not the blocks' weights."""
         return self.adapted is not None
 
     def block_weights(self, block: int) -> Tensor:
@@ -114,11 +112,11 @@ class Blocks:
         return self._weights_M[block]
 
     def block_module(self, block: int) -> nn.Module:
-        """Block m as the model's own module."""
+        """Block m as a module of the model."""
         return self._blocks[block]
 
     def block_parameters(self, block: int) -> dict[str, nn.Parameter]:
-        """What is trained of block m, by name within its module: in order, the parts of ``block_weights(m)``."""
+        """The trained parameters of block m by name within its module, in their order in ``block_weights(m)``."""
         named = self._blocks[block].named_parameters()
         return {name: parameter for name, parameter in named if not self.has_adapters or is_adapter(name)}
 
@@ -141,23 +139,23 @@ class Blocks:
         return caught[0]
 
     def run_block(self, block: int, hidden_RLH: Tensor) -> Tensor:
-        """Hidden states (R, L, H) after block m with its present weights."""
+        """Hidden states (R, L, H) after block m with its current weights."""
         with products_in(self.precision, self.device):
             return self._call(self._blocks[block], block, hidden_RLH)
 
     def run_block_without_weights(self, block: int, hidden_RLH: Tensor) -> Tensor:
-        """What a block whose weights are all zero returns: a_mn w_m with a_mn = 0, read literally.
+        """Hidden states (R, L, H) after a block whose weights are all zero: a literal reading of a_mn w_m, a_mn = 0.
 
-        A block whose norms come before its branches (OPT-125M, GPT-2, Llama) is then the identity. One whose norms come
-        after them (OPT-350M) returns zeros: the text is lost.
+        A block with its norms before its branches (OPT-125M, GPT-2, Llama) is then the identity. A block with its norms
+        after them (OPT-350M) returns zeros, which do not depend on the text.
         """
         return self._call(self._without_weights, block, hidden_RLH)
 
     def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor:
         """Logits (S, V), float64, of some tokens, from hidden states after the last block.
 
-        The product is float64: a difference of two close losses is next, and a float32 product of few rows rounds
-        otherwise than one of many.
+        The product is in float64: finite differences subtract two close losses, and float32 rounds a product of few
+        rows differently from one of many rows.
         """
         head = self.model.get_output_embeddings()
 
@@ -174,10 +172,10 @@ class Blocks:
 
     @torch.no_grad()
     def __call__(self, rows: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen") -> Tensor:
-        """What the loss and the prediction of ``rows`` read of the last block's output, (R, P, H).
+        """The hidden states after the last block that the loss of ``rows`` needs, (R, P, H).
 
-        With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights; with ``"frozen"`` (and when
-        ``active_M`` is not given) every block runs with its weights.
+        With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights. Otherwise every block runs with
+        its weights.
         """
         hidden_RLH = self.embed(rows.token_ids_RL)
         for m in range(self.num_blocks):
@@ -188,12 +186,12 @@ class Blocks:
         return rows.read(hidden_RLH)
 
     def weights_sha256(self) -> str:
-        """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""
+        """SHA-256 of the names and bits of all parameters: equal for two models with the same bits."""
         return fingerprint_of(self.model.named_parameters())
 
     @contextlib.contextmanager
     def moving(self, blocks: Iterable[int]) -> Iterator[dict[int, Tensor]]:
-        """Within the context the weights of these blocks may be written to. Afterwards they have the bits of before."""
+        """Context manager: yield the weights of these blocks, to be changed, and restore their bits at exit."""
         weights_by_block = {m: self._weights_M[m] for m in blocks}
         original = {m: weights.clone() for m, weights in weights_by_block.items()}
         try:
@@ -204,7 +202,7 @@ class Blocks:
 
     @contextlib.contextmanager
     def at_precision(self, precision: str) -> Iterator[None]:
-        """Within the context, products of that precision instead of the model's own."""
+        """Context manager: products of another precision."""
         before, self.precision = self.precision, precision
         try:
             yield
@@ -212,7 +210,7 @@ class Blocks:
             self.precision = before
 
     def _call(self, module: nn.Module, block: int, hidden_RLH: Tensor) -> Tensor:
-        """Call a module as the model calls that block."""
+        """Call a module with the arguments that the model gives to this block."""
         arguments, named = self._calls(*hidden_RLH.shape[:2])[block]
         returned = module(hidden_RLH, *arguments, **named)
         return returned[0] if isinstance(returned, tuple) else returned
@@ -227,10 +225,11 @@ class Blocks:
 
     @torch.no_grad()
     def check(self) -> None:
-        """Compare the pieces, in order, with the model's own forward pass on a few tokens.
+        """Compare embedding, blocks and head, called one by one, with the model's forward pass on a few tokens.
 
         Raises:
-            InvalidInputError: they differ by more than rounding: the model does something between its blocks.
+            InvalidInputError: they differ by more than rounding, e.g. because the model computes something between
+                its blocks.
         """
         vocabulary = self.vocabulary_size
         token_ids_RL = (torch.arange(14, device=self.device).view(2, 7) * 31) % vocabulary
@@ -250,7 +249,7 @@ class Blocks:
     @functools.cached_property
     @torch.no_grad()
     def _in_tuple(self) -> bool:
-        """Does a block return a tuple? One call of the first block shows it."""
+        """Whether a block returns a tuple, from one call of the first block."""
         own, seen = self._blocks[0].forward, []
 
         def look(*arguments: Any, **named: Any) -> None:
@@ -263,9 +262,9 @@ class Blocks:
 
     @torch.no_grad()
     def _catch_calls(self, rows: int, length: int) -> list[tuple[tuple, dict[str, Any]]]:
-        """What each block is called with beside hidden states, for so many rows of so many positions."""
+        """Each block's positional and keyword arguments after the hidden states, for a batch of this shape."""
         calls: list[tuple[tuple, dict[str, Any]]] = []
-        in_tuple = self._in_tuple  # before the blocks stand aside
+        in_tuple = self._in_tuple  # computed before the blocks are replaced
 
         def catch(hidden_RLH: Tensor, *arguments: Any, **named: Any) -> Any:
             calls.append((arguments, named))
@@ -281,12 +280,12 @@ def block_list(model: nn.Module) -> list[nn.Module]:
     """The M transformer blocks, first to last.
 
     Raises:
-        InvalidInputError: the model has no list of as many modules as its config has hidden layers, or no head; or a
-            position of it reads what stands after it.
+        InvalidInputError: the model has no list with as many modules as its config has hidden layers, or no head, or
+            its attention is not causal.
     """
     config = model.config
     if getattr(config, "use_bidirectional_attention", False) or not getattr(config, "is_causal", True):
-        raise InvalidInputError(f"this {config.model_type} model looks ahead, so it is no causal language model")
+        raise InvalidInputError(f"this {config.model_type} model looks ahead: its attention is not causal")
     count = getattr(config, "num_hidden_layers", None)
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == count]
     if not lists or model.get_output_embeddings() is None:
@@ -295,12 +294,12 @@ def block_list(model: nn.Module) -> list[nn.Module]:
 
 
 def is_adapter(name: str) -> bool:
-    """Is the parameter of that name a number of an adapter?"""
+    """Whether a parameter of this name belongs to an adapter."""
     return ".lora_A." in name or ".lora_B." in name
 
 
 def fingerprint_of(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
-    """SHA-256 of every parameter's bits, by name."""
+    """SHA-256 of the names, dtypes, shapes and bits of all parameters."""
     digest = hashlib.sha256()
     for name, parameter in sorted(named_parameters):
         digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
@@ -309,7 +308,7 @@ def fingerprint_of(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def _flattened(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """One vector of which the parameters become views."""
+    """One vector with all numbers of the parameters, which become views into it."""
     flat = torch.cat([parameter.data.reshape(-1) for parameter in parameters])
     start = 0
     for parameter in parameters:
@@ -320,7 +319,7 @@ def _flattened(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 @contextlib.contextmanager
 def _replaced_forward(modules: Sequence[nn.Module], stand_ins: Sequence[Callable[..., Any]]) -> Iterator[None]:
-    """Within the context these functions are called in place of the modules' own forward passes."""
+    """Context manager: replace the forward passes of these modules by functions."""
     before = [vars(module).get("forward") for module in modules]
     try:
         for module, stand_in in zip(modules, stand_ins, strict=True):

@@ -1,28 +1,27 @@
-"""Counts of the messages on the wire: for each kind of message, and over a run. No torch.
+"""Counts of the messages between server and clients, for each kind of message and for a run. Imports no torch.
 
-Three counts stand side by side.
+There are three counts.
 
-- ``paper``: numbers ("parameters") by the paper's text. Q seeds and Q averages to each client and Q finite differences
-  from it in every round, P seeds once; for FedZO and FedIT all d parameters each way. (What its Table II prints is
-  another matter: :mod:`zorba_core.study.counts`.)
-- ``needed``: numbers that the receiver cannot do without. The paper writes one average a direction, but its weights
-  a_mn / c_m depend on the block, so there is one for each *kind* of block, blocks with equal rows of A being of one
-  kind: D x Q averages and, once, the kind of each of the M blocks. Or the server passes on the scalars of the clients
-  that reported, at most N x Q, and every client averages for itself, which takes all of A, once. The smaller is chosen
-  and named (``form``). The P seeds are never sent, since every plan names its Q. FedZO and FedIT send the parameters
-  of the blocks only, for nothing else is trained.
-- ``wire_bytes``: of a compact form, fixed-width numbers behind a round of four bytes. A transport's framing (Flower's
-  records, TLS) comes on top. Scalars are float64, because every replica must apply the same bits that the log keeps;
-  estimates and weights travel in the model's own dtype.
+- ``paper``: numbers ("parameters") by the paper's text. In every round each client gets Q seeds and Q averages and
+  sends Q finite differences; it gets the P seeds once. FedZO and FedIT send all d parameters each way.
+  (:mod:`zorba_core.study.counts` has the numbers of the paper's Table II.)
+- ``needed``: the fewest numbers that suffice. The paper writes one average a direction, but its weights a_mn / c_m
+  depend on the block. Blocks with equal rows of A have equal averages, and are of one *kind*. The server sends either
+  D x Q averages and, once, the kind of each of the M blocks; or the scalars of the clients that reported, at most
+  N x Q, and, once, all of A, and each client averages. ``form`` is the smaller one. The P seeds are not sent, since
+  every plan has its Q seeds. FedZO and FedIT send only the parameters of the blocks, because no others are trained.
+- ``wire_bytes``: bytes of a compact form, which has numbers of fixed width after the round's number of four bytes.
+  Flower's records and TLS add more. Scalars are float64, because every replica must apply the bits that are in the
+  log; estimates and weights have the model's dtype.
 
-    setup      M bits of the client's own blocks, then what tells averages apart (see below); once
+    setup      M bits of the client's blocks, then the key of the form (see below); once
     plan       round, asked? (uint8), Q (uint16), Q seeds (uint32)
     report     round, loss (float64), Q finite differences (float64)
-    averages   round, D x Q averages (float64), one row for each kind of block; setup has M row numbers (uint16)
-    scalars    round, N bits of who reported, their Q finite differences each (float64); setup has the M x N bits of A
+    averages   round, D x Q averages (float64), one row for each kind of block; key: M row numbers (uint16)
+    scalars    round, N bits of who reported, Q finite differences of each (float64); key: the M x N bits of A
     dense      round, loss (float64), one number a parameter
 
-Every client gets every plan and every aggregate, asked or not, for it must follow the weights.
+Every client gets every plan and every aggregate, because its replica needs all updates.
 
 Shapes: M blocks, N clients, Q directions of a round, D kinds of block.
 """
@@ -37,13 +36,13 @@ from numpy.typing import ArrayLike
 
 from zorba_core.engine.parts import method_facts
 
-# Bytes of a round, a scalar, a plan without seeds, a seed, and the row number of a kind of block.
+# Bytes of a round's number, a scalar, a plan without seeds, a seed, and the row number of a kind of block.
 _ROUND, _FLOAT, _PLAN, _SEED, _KIND = 4, 8, 7, 4, 2
 
 
 @dataclass(frozen=True)
 class Message:
-    """One kind of message over a run; counts are of all of them together."""
+    """All messages of one kind in a run."""
 
     kind: str  # "setup", "plan", "report" or "aggregate"
     direction: Literal["down", "up"]
@@ -63,11 +62,11 @@ class Communication:
     messages: tuple[Message, ...]
 
     def total(self, count: str, direction: str | None = None) -> int:
-        """``count`` is ``paper``, ``needed``, ``wire_bytes`` or ``messages``; ``direction`` up, down or both."""
+        """The sum of ``paper``, ``needed``, ``wire_bytes`` or ``messages``, over one direction or, if None, both."""
         return sum(getattr(m, count) for m in self.messages if direction in (None, m.direction))
 
     def describe(self) -> dict[str, Any]:
-        """As a run's summary keeps it."""
+        """The content for a run's summary."""
         counts = ("paper", "needed", "wire_bytes", "messages")
         both = {way: {count: self.total(count, way) for count in counts} for way in ("up", "down")}
         facts = {"method": self.method, "form": self.form, "kinds_of_block": self.kinds_of_block}
@@ -77,17 +76,17 @@ class Communication:
 def numbers_a_round(
     method: str, num_clients: int, num_blocks: int, num_directions: int, block_parameters: int
 ) -> tuple[int, int]:
-    """Numbers sent in a round without compression, an average for each block and direction: up by each client that
-    reports, and down to all clients (the columns ``scalars_up`` and ``scalars_down``)."""
+    """Numbers sent in a round without compression, with one average for each block and direction: by each client that
+    reports, and by the server to all clients (for the columns ``scalars_up`` and ``scalars_down``)."""
     facts = method_facts(method)
     if facts.exchanges != "scalars":
         return block_parameters, num_clients * block_parameters
-    averages = num_blocks if facts.allocates else 1  # all blocks have the same clients
+    averages = num_blocks if facts.allocates else 1  # without an allocation all blocks have the same clients
     return num_directions, num_clients * (averages + 1) * num_directions
 
 
 def kinds_of_block(A_MN: ArrayLike) -> int:
-    """D: how many different rows A has. A block that nobody activates has no average."""
+    """D: the number of different rows of A, except a row of zeros, whose block has no average."""
     A_MN = np.asarray(A_MN, bool)
     return len(np.unique(A_MN[A_MN.any(axis=1)], axis=0))
 
@@ -108,11 +107,11 @@ def run_communication(
     """Count a run.
 
     Args:
-        reports: that clients sent in all rounds together (N x rounds when all take part).
-        usable_reports: of them, those that entered an average; default: all.
+        reports: number of reports in all rounds (N x rounds if all clients take part).
+        usable_reports: number of reports that entered an average; default: all.
         num_directions, num_seeds: Q and P.
         parameters, block_parameters: d of the whole model, and of its blocks; for FedZO and FedIT.
-        bytes_per_number: of a parameter on the wire.
+        bytes_per_number: bytes of a parameter.
     """
     A_MN, Q = np.asarray(A_MN, bool), num_directions
     num_blocks, num_clients = A_MN.shape
@@ -126,7 +125,7 @@ def run_communication(
         )
         return Communication(method, "dense", 0, (plan, up, down))
     kinds, passed_on = kinds_of_block(A_MN), reports if usable_reports is None else usable_reports
-    # Of either form: numbers and bytes of what each client needs once, numbers and bytes of all aggregates.
+    # For each form: numbers and bytes of a client's key, numbers and bytes of all aggregates.
     averages = num_blocks, num_blocks * _KIND, aggregates * kinds * Q, aggregates * (_ROUND + kinds * Q * _FLOAT)
     scalars = num_clients * passed_on * Q
     heads = aggregates * (_ROUND + _bits(num_clients))
@@ -145,5 +144,5 @@ def run_communication(
 
 
 def _bits(count: int) -> int:
-    """Bytes of so many bits."""
+    """Bytes that hold ``count`` bits."""
     return -(-count // 8)

@@ -1,8 +1,8 @@
 """Shared random directions: (seed, block) -> v_m, the same numbers for every client, on every device.
 
-Each number is a function of its seed, block and place in the block (:mod:`zorba_core.engine.noise`), so any part can
-be drawn, in any order, without the rest. Numbers are drawn in float32 on the device that needs them and converted, so
-a float64 run perturbs along the directions of a float32 run. No direction is held whole where a piece is enough.
+Each number is a function of its seed, block and index in the block (:mod:`zorba_core.engine.noise`), so any part can
+be drawn without the rest. Numbers are drawn in float32 on the device that needs them and then converted, so a float64
+run has the directions of a float32 run. To save memory, most functions draw a direction piece by piece.
 
 Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head are never perturbed), Q or K seeds, C
 clients, S elements of a piece.
@@ -27,25 +27,25 @@ from zorba_core.registry import imported
 if TYPE_CHECKING:
     from zorba_core.engine.blocks import Blocks
     from zorba_core.engine.settings import Settings
-# Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
+# Elements drawn at a time: a piece fits in a core's cache; GPUs need fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
-AT_ONCE, LOW_RANK_AT_ONCE = 16, 128  # directions of one product
+AT_ONCE, LOW_RANK_AT_ONCE = 16, 128  # directions in one matrix product
 
 
 class Directions:
-    """The perturbation directions of one model, of a kind of :mod:`zorba_core.engine.parts`.
+    """The perturbation directions of one model, of one kind (:mod:`zorba_core.engine.parts`).
 
-    A kind with a norm is scaled by the norm over **all** blocks, also for a client that perturbs only some of them:
-    all clients and the server then hold one v_q, as the aggregation needs, and a client with k of d parameters active
-    moves along the part of v_q that lies in its blocks, of norm about sqrt(k/d) of the whole. The price is that a
-    seed's first use draws every block once to learn that norm; it is remembered from then on.
+    A kind with a norm scales v_q by its norm over **all** blocks, even for a client that perturbs only some of them, so
+    that all clients and the server have the same v_q. For a client with k of d parameters active, the norm of its part
+    of v_q is about sqrt(k/d) of the whole. To compute the norm, the first use of a seed draws every block once; the
+    norm is then cached.
 
     Args:
-        shapes_M: for each block the shapes of its parameters, in the order in which they stand in its vector, or the
-            number of its parameters where none of them is to be taken for a matrix.
+        shapes_M: for each block the shapes of its parameters, in their order in the block's vector; or a number of
+            parameters, which then count as one vector.
 
     Raises:
-        InvalidInputError: no such kind.
+        InvalidInputError: the kind is unknown.
     """
 
     def __init__(
@@ -65,26 +65,26 @@ class Directions:
         self._scale_by_seed: dict[int, float] = {}
 
     def block(self, seed: int, block: int) -> Tensor:
-        """v_m for this seed and block: shape (D_m,), this model's dtype and device."""
+        """v_m for this seed and block: shape (D_m,), the model's dtype and device."""
         values = torch.empty(self.sizes_M[block], dtype=self.dtype, device=self.device)
         for start, stop, piece in self._drawn(seed, block):
             values[start:stop] = piece
         return values
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
-        """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
+        """weights += scale * v_m, in place, with the bits of :meth:`block` but without all of v_m in memory."""
         if self.kind.low_rank:
             for part, u_1m, z_1n in self.factors([seed], block):
                 part.of(weights).addr_(u_1m[0], z_1n[0], alpha=scale)
         elif not self._added_by_kernel(weights, seed, block, scale):
             for start, stop, values in self._drawn(seed, block):
-                if self.kind.signs:  # the product is exact: fusing changes no bit
+                if self.kind.signs:  # the product is exact, so a fused multiply-add gives the same bits
                     weights[start:stop].add_(values, alpha=scale)
-                else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
+                else:  # product, then sum: devices differ in whether they round a fused multiply-add once or twice
                     weights[start:stop].add_(values.mul_(scale))
 
     def step(self, rho_Q: np.ndarray, seeds_Q: Sequence[int], block: int) -> Tensor:
-        """sum_q rho[q] v_q,m, (D_m,), of this model's dtype and device: the same bits wherever it is computed."""
+        """sum_q rho[q] v_q,m, (D_m,), of the model's dtype and device; the same bits on every device."""
         total = torch.zeros(self.sizes_M[block], dtype=self.dtype, device=self.device)
         used_Q = np.flatnonzero(rho_Q)
         if self.kind.low_rank:
@@ -96,7 +96,7 @@ class Directions:
             return total
         for q in used_Q:
             seed, rho = int(seeds_Q[q]), float(rho_Q[q])
-            if not (self.kind.signs and self._added_by_kernel(total, seed, block, rho)):  # its product is exact
+            if not (self.kind.signs and self._added_by_kernel(total, seed, block, rho)):  # signs: exact products
                 for start, stop, values in self._drawn(seed, block):
                     total[start:stop].add_(values, alpha=rho)
         return total
@@ -117,7 +117,7 @@ class Directions:
         return total_CQ
 
     def factors(self, seeds_Q: Sequence[int], block: int) -> list[Factors]:
-        """Of a low-rank kind: u_q and z_q of each parameter of the block."""
+        """u_q and z_q of each parameter of the block, for a low-rank kind."""
         parts = self._parts_M[block]
         count = parts[-1].drawn + parts[-1].numbers if parts else 0
         signs_Q = [self._draw(int(seed), block, 0, count, self.device) for seed in seeds_Q]
@@ -125,7 +125,7 @@ class Directions:
         return [factors_of(part, signs_QS) for part in parts]
 
     def _drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
-        """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's."""
+        """Yield v_m in pieces: start and stop in the block's vector, and new numbers, which the caller may change."""
         if self.kind.low_rank:
             for part, u_1m, z_1n in self.factors([seed], block):
                 yield part.start, part.stop, torch.outer(u_1m[0], z_1n[0]).view(-1)
@@ -141,18 +141,17 @@ class Directions:
             yield start, stop, self._draw(seed, block, start, stop, self.device)
 
     def _added_by_kernel(self, weights: Tensor, seed: int, block: int, scale: float) -> bool:
-        """Add it by one kernel, if there is one: a product and a sum that are rounded one after the other."""
+        """Add scale * v_m by one Triton kernel, which rounds the product and then the sum; False if it cannot."""
         kernel = noise.triton_on(str(weights.device))
         kind = {noise.normals: "normals", noise.signs: "signs"}.get(self._draw)
-        plain = self.kind.norm is None and not self.kind.low_rank
-        if kernel is None or kind is None or weights.dtype != torch.float32 or not plain:
+        if kernel is None or kind is None or weights.dtype != torch.float32 or self.kind.norm is not None:
             return False
         kernel.add_to(kind, weights, scale, seed, block, 0, self.sizes_M[block])
         return True
 
     def _scale(self, seed: int) -> float:
         if seed not in self._scale_by_seed:
-            # In whole numbers, so that no order of summation on any device changes the result.
+            # A sum of integers, so the order of summation does not matter.
             squares = 0
             for m in range(len(self.sizes_M)):
                 for _, _, values in self._as_drawn(seed, m):
@@ -163,5 +162,5 @@ class Directions:
 
 
 def directions_of(network: Blocks, settings: Settings) -> Directions:
-    """The shared directions of a run, for its network."""
+    """The shared directions of a run."""
     return Directions(settings.direction, network.shapes_M, dtype=network.dtype, device=network.device)

@@ -1,6 +1,6 @@
-"""How good the shared model is: how many examples it gets right, and its mean loss.
+"""Evaluation of the shared model: accuracy and mean loss.
 
-Shapes: E examples, R rows, C answers that an example chooses among.
+Shapes: E examples, R rows, C candidate answers of an example.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PRIOR_ROWS = 96
 
 @dataclass(frozen=True)
 class Evaluation:
-    accuracy: float  # share of examples that are right: ``metric`` says in which sense
+    accuracy: float  # share of examples that are right, by ``metric``
     loss: float  # mean cross-entropy, nats: of the labels or options, or of the answers' tokens
-    metric: str = "accuracy"  # or exact_match: the text written by greedy decoding is the answer, token by token
+    metric: str = "accuracy"  # or exact_match: greedy decoding writes all tokens of the answer
 
 
 def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
-    """Indices of a fixed random subset of ``most`` rows, sorted; all rows when ``most`` is None or not fewer."""
+    """Indices of a fixed random subset of at most ``most`` rows, sorted; all rows if ``most`` is None."""
     if most is None or most >= num_rows:
         return np.arange(num_rows)
     return np.sort(stream("evaluation-rows", seed).choice(num_rows, size=most, replace=False))
@@ -36,7 +36,7 @@ def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
 
 @torch.no_grad()
 def evaluate(network: Blocks, rows: Rows, precision: str = "highest") -> Evaluation:
-    """Accuracy and loss of the whole network, every block with its weights; products are of that precision."""
+    """Accuracy and loss of the network, every block with its weights, with products of this precision."""
     with network.at_precision(precision):
         parts = [batch.scored(network, final) for _, batch, final in _in_batches(network, rows)]
     loss = sum(part.loss for part in parts) / sum(part.weight for part in parts)
@@ -45,9 +45,9 @@ def evaluate(network: Blocks, rows: Rows, precision: str = "highest") -> Evaluat
 
 @torch.no_grad()
 def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
-    """Log-probability of each label or option of each example among those it chooses from, (E, C), float64: the softmax
-    over scores, where a score is the sum of the log-probabilities of the answer's tokens. -inf where an example has
-    fewer than C options. The labels that ``rows`` hold play no part."""
+    """Log-probabilities of each example's labels or options, (E, C), float64; -inf where an example has fewer than C
+    options. They are the log-softmax over the scores of :meth:`zorba_core.engine.rows.Rows.scores`. The labels of
+    ``rows`` are not used."""
     most = len(rows.words_C) if rows.one_token else int(rows.answers_E.max())
     log_p_EC = np.full((len(rows), most), -np.inf)
     with network.at_precision("highest"):
@@ -58,14 +58,14 @@ def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
 
 
 def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarray:
-    """The model's own preference among the label words, (C,), float64: the mean over at most ``most`` rows of each
-    word's log-probability among them. The labels of ``rows`` play no part.
+    """The model's mean preference among the label words, (C,), float64: the mean of the log-probabilities over at most
+    ``most`` rows. The labels of ``rows`` are not used.
 
-    Zhao et al., Calibrate Before Use, 2021 (arXiv:2102.09690) estimate it from prompts without a text; rows of the
-    task are closer to what the model will read.
+    Zhao et al., Calibrate Before Use, 2021 (arXiv:2102.09690) estimate it from prompts without a text. Rows of the task
+    are closer to the prompts of the evaluation.
 
     Args:
-        rows: of one set of label words.
+        rows: examples with the same label words.
     """
     chosen = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
     plain = replace(rows.rows(chosen), prior_C=rows.prior_C[:0])
@@ -73,10 +73,10 @@ def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarr
 
 
 def _in_batches(network: Blocks, rows: Rows) -> Iterator[tuple[np.ndarray, Rows, Tensor]]:
-    """Which examples, those examples, and what their loss reads of the last block; about ``BATCH_SIZE`` rows at a time.
-    Examples of similar length share a batch, so that little of it is padding."""
+    """Yield batches of about ``BATCH_SIZE`` rows: indices of the examples, the examples, and the hidden states that
+    their loss needs. Examples of similar length are in one batch, which limits the padding."""
     order_E = torch.argsort(rows.length_E, stable=True)
-    # Rows before each example: a batch ends where a multiple of BATCH_SIZE does.
+    # Rows before each example: a new batch begins at each multiple of BATCH_SIZE.
     rows_E = rows.rows_E[order_E]
     before_E = rows_E.cumsum(0) - rows_E
     batch_E = torch.div(before_E, BATCH_SIZE, rounding_mode="floor")

@@ -1,11 +1,11 @@
-"""The fine-tuning loop, Algorithm 3 of the paper: seeds out, the clients' reports up, one update of every block;
-evaluations in between. :func:`step` is a round.
+"""The fine-tuning loop, Algorithm 3 of the paper. In a round, :func:`step`, the server sends seeds, the clients report,
+and the server updates every block.
 
-A round is a function of (network, allocation, data, settings, round index, the method's state) and nothing else: every
-random choice has a stream of its own, keyed by what it is for. The one thing changed in place is the network's weights.
-What the clients report and how it moves the weights is the method's (:mod:`zorba_core.engine.methods.interface`).
+A round depends only on (network, allocation, data, settings, round index, the method's state): every random choice has
+its own stream, named by its purpose. A round changes nothing but the network's weights in place. The method
+(:mod:`zorba_core.engine.methods.interface`) defines the clients' reports and the update.
 
-:func:`run_rounds` takes its rounds from :class:`RoundSource`: all clients in this process (:class:`LocalRounds`), or a
+:func:`run_rounds` gets the rounds from a :class:`RoundSource`: all clients in this process (:class:`LocalRounds`), or a
 server and its clients over a network (:mod:`zorba_core.federation.server_app`).
 
 Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
@@ -40,7 +40,7 @@ from zorba_core.errors import InvalidInputError, RunError
 
 @dataclass(frozen=True, eq=False)
 class TrainState:
-    """The state of a run, except its weights, which the network holds."""
+    """The state of a run, except the weights, which are in the network."""
 
     rounds_done: int
     seeds_P: np.ndarray  # uint32, shared with all clients before the first round
@@ -49,7 +49,7 @@ class TrainState:
 
 
 class RoundSource(Protocol):
-    """Where the loop takes its rounds from. The network holds the weights after ``rounds_done`` of them."""
+    """Computes the rounds of a run. The network has the weights after ``rounds_done`` rounds."""
 
     settings: Settings
     network: Blocks
@@ -58,19 +58,19 @@ class RoundSource(Protocol):
     def rounds_done(self) -> int: ...
 
     def next_round(self, lr_factor: float) -> Round | None:
-        """One round at the schedule's rate times ``lr_factor``, not evaluated. None where no client gave a usable
-        answer: the weights are as before, and the round is to be tried again."""
+        """One round at the schedule's rate times ``lr_factor``, without evaluation. None if no client gave a usable
+        answer: the weights are unchanged, and the caller tries again."""
 
 
 def run_rounds(
     source: RoundSource, evaluation: Rows, before: Sequence[Round] = (), *, backs_off: bool = False
 ) -> Iterator[Round]:
-    """Yield each round once it is done, evaluated where the settings say; the base model as round 0 comes first.
+    """Yield the base model as round 0, and then each round, with an evaluation if one is due.
 
-    It ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target.
+    Ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target.
 
     Args:
-        before: the rounds that a resumed run has done; ``source`` stands after the last of them.
+        before: the rounds that a resumed run has done; ``source`` continues after them.
         backs_off: reduce the learning rate by :func:`back_off`.
 
     Raises:
@@ -97,7 +97,7 @@ def run_rounds(
 
 
 def back_off(losses: Sequence[float]) -> float:
-    """What the learning rate is multiplied by after these evaluation losses: a half for each two rises in a row."""
+    """The factor of the learning rate after these evaluation losses: a half for each two rises in a row."""
     factor, rises = 1.0, 0
     for before, after in pairwise(losses):
         rises = rises + 1 if after > before else 0
@@ -107,14 +107,14 @@ def back_off(losses: Sequence[float]) -> float:
 
 
 def init(network: Blocks, settings: Settings) -> TrainState:
-    """Draw the P shared seeds, all different."""
+    """The state before the first round, with the P shared seeds, all different."""
     method_state = logged_state(method_of(settings).init(network.num_blocks, settings))
     seeds_P = shared_seeds(settings.seed, settings.num_seeds)
     return TrainState(0, seeds_P, directions_of(network, settings), method_state)
 
 
 def plan_round(state: TrainState, num_clients: int, settings: Settings) -> tuple[int, np.ndarray, np.ndarray]:
-    """What the server decides at a round's start: its number, Q of the P seeds, and which clients it asks."""
+    """The next round's number, Q of the P seeds, and the participating clients."""
     t = state.rounds_done + 1
     seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.directions)
     return t, seeds_Q, asked_clients(num_clients, settings.participation, settings.seed, t)
@@ -128,10 +128,10 @@ def step(
     settings: Settings,
     lr_factor: float = 1.0,
 ) -> tuple[TrainState, Round]:
-    """One round in one process: plan, reports, update. The network holds w^(t+1) afterwards.
+    """One round in one process: plan, reports, update. The network has w^(t+1) afterwards.
 
     Raises:
-        RunError: no client's report can be used. The weights are those before the round.
+        RunError: no client's report is usable. The weights are unchanged.
     """
     t, seeds_Q, asked_N = plan_round(state, allocation.num_clients, settings)
     lr = lr_factor * lr_of_round(settings, t)
@@ -142,7 +142,7 @@ def step(
     reported_N = status_N == REPORTED
     try:
         if not reported_N.any():
-            raise RunError(f"no client's loss and scalars could be used, {describe_refusals(status_N)}")
+            raise RunError(f"no client's report is usable, {describe_refusals(status_N)}")
         rho_bar_MQ, method_state = method.update(context, reports, reported_N, state.method_state)
     except RunError as error:
         raise RunError(_diverged(str(error), t, settings)) from None
@@ -165,13 +165,12 @@ def step(
 def repeat_round(
     state: TrainState, done: Round, network: Blocks, allocation: Allocation, settings: Settings
 ) -> TrainState:
-    """Repeat a round from its record: the same update of the weights, without any client."""
+    """Repeat the update of a logged round, without clients."""
     after = replace(state, rounds_done=done.round, method_state=done.method_state)
     if done.rho_bar_MQ is not None:
         update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, done.lr)
         return after
-    A_MN = allocation.A_MN if done.A_MN is None else done.A_MN
-    asked_N = done.status_N != NOT_ASKED
+    A_MN, asked_N = allocation.A_MN, done.status_N != NOT_ASKED
     context = RoundContext(done.round, done.lr, done.seeds_Q, asked_N, network, A_MN, None, settings, state.directions)
     reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
     method_of(settings).update(context, reports, done.reported_N, state.method_state)
@@ -179,7 +178,7 @@ def repeat_round(
 
 
 class LocalRounds:
-    """All clients in this process."""
+    """A :class:`RoundSource` with all clients in this process."""
 
     def __init__(
         self,
@@ -218,9 +217,10 @@ def _with_costs(done: Round, network: Blocks, settings: Settings, seconds: float
 
 
 def check_fit(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
-    """
+    """Check that allocation, rows, settings and network fit each other.
+
     Raises:
-        InvalidInputError: allocation, rows and network do not fit each other.
+        InvalidInputError: they do not.
     """
     num_blocks, num_clients = allocation.A_MN.shape
     if num_blocks != network.num_blocks:
@@ -230,15 +230,19 @@ def check_fit(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
             f"method {settings.method} activates every block of every client; leave the allocation out, or use zorba"
         )
     if num_clients != len(rows.held_N):
-        raise InvalidInputError(f"the allocation is for {num_clients} clients and data is held by {len(rows.held_N)}")
+        raise InvalidInputError(f"the allocation is for {num_clients} clients and the data for {len(rows.held_N)}")
     for n, held in enumerate(rows.held_N):
         if len(held) == 0:
-            raise InvalidInputError(f"client {n} holds no rows; use fewer clients or a larger alpha")
+            raise InvalidInputError(f"client {n} has no rows; use fewer clients or a larger alpha")
     check_model(network, settings)
 
 
 def check_model(network: Blocks, settings: Settings) -> None:
-    """Refuse rows longer than the model has positions; best before they are encoded."""
+    """Check that the model has enough positions for the rows.
+
+    Raises:
+        InvalidInputError: it has too few.
+    """
     if settings.seq_len > network.max_positions:
         raise InvalidInputError(
             f"seq_len is {settings.seq_len} and the model has {network.max_positions} positions; use at most that"

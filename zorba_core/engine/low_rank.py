@@ -1,21 +1,19 @@
-"""Low-rank directions: of each weight matrix a product of two vectors of signs, of each vector all its signs.
+"""Low-rank directions: for each weight matrix the product of two vectors of signs, for each other parameter signs.
 
-    v = u z^T        u, z in {-1, +1}, so that every number of v is a sign too and its norm is sqrt(d)
+    v = u z^T        u, z in {-1, +1}, so every number of v is a sign too, and the norm of v is sqrt(d)
 
-A direction then takes m + n random bits for a matrix of m x n in place of m n. That such a product is as good a
-direction as any is what Eggroll shows (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025). No direction is
-ever written out where sums and products of many are wanted:
+A matrix of m x n then needs m + n random bits and not m n. Eggroll shows that such directions work as well as others
+(Sarkar et al., "Evolution Strategies at the Hyperscale", 2025). Sums and products need no direction as a whole:
 
 - the scalar of a gradient G is <G, v> = u^T G z, and of a linear layer's G = dy^T x it is sum_p (dy_p u) (x_p z);
 - a round's step is sum_q rho_q u_q z_q^T = (diag(rho) U)^T Z, one matrix product for each matrix.
 
-**One set of bits.** A product of matrices adds in an order that depends on device, library and threads. So the rho are
-rounded first, to multiples of a power of two so large that no sum of them needs more bits than a float has
-(:func:`with_exact_sums`): then every order of addition gives the same bits. Of Q = 200 scalars that keeps 16 bits or
-more of the largest, far more than the estimate is worth.
+**The same bits everywhere.** The order of summation in a matrix product depends on device, library and threads. So
+:func:`with_exact_sums` first rounds the rho to multiples of a power of two, so large that no sum of them needs more
+bits than a float has: every order of summation then gives the same bits. With Q = 200 the largest rho has at least 16
+bits left, which is far more than the estimate's precision.
 
-The signs of a block stand in the noise drawn for it one parameter after another: u, then z, for a matrix; its own for a
-vector.
+The signs of a block's parameters follow each other in the block's noise: u, then z, of a matrix; those of a vector.
 
 Shapes: m rows and n columns of a matrix, Q directions, D_m parameters of a block.
 """
@@ -36,7 +34,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """One parameter: where it begins in the block's vector (``start``) and in the block's signs (``drawn``)."""
+    """One parameter: its start in the block's vector (``start``) and in the block's signs (``drawn``)."""
 
     start: int
     rows: int  # 1 for a vector
@@ -50,11 +48,11 @@ class Part:
 
     @property
     def numbers(self) -> int:
-        """How many signs are drawn for it."""
+        """How many signs it needs."""
         return self.columns + (self.rows if self.is_matrix else 0)
 
     def of(self, block_D: Tensor) -> Tensor:
-        """Its own numbers among those of its block, (..., D_m), as a matrix (..., m, n)."""
+        """Its part of a vector of the block, (..., D_m), as a matrix (..., m, n)."""
         return block_D[..., self.start : self.stop].unflatten(-1, (self.rows, self.columns))
 
 
@@ -67,7 +65,7 @@ class Factors(NamedTuple):
 
 
 def parts_of(shapes: Sequence[Shape]) -> tuple[Part, ...]:
-    """The parameters of a block, given their shapes in its order."""
+    """The parameters of a block, from their shapes in the block's order."""
     parts: list[Part] = []
     start = drawn = 0
     for shape in shapes:
@@ -79,17 +77,17 @@ def parts_of(shapes: Sequence[Shape]) -> tuple[Part, ...]:
 
 
 def factors_of(part: Part, signs_QS: Tensor) -> Factors:
-    """A parameter's factors, given all signs of its block."""
+    """A parameter's factors, from all signs of its block."""
     own_QS = signs_QS[:, part.drawn : part.drawn + part.numbers]
     u_Qm, z_Qn = own_QS.split([part.numbers - part.columns, part.columns], dim=1)
     return Factors(part, u_Qm if part.is_matrix else z_Qn.new_ones(len(z_Qn), 1), z_Qn)
 
 
 def with_exact_sums(rho_Q: np.ndarray, dtype: torch.dtype) -> np.ndarray:
-    """The rho, rounded so that every sum of them, each taken with any sign and in any order, is exact in ``dtype``.
+    """The rho, rounded so that every sum of them, with any signs and in any order, is exact in ``dtype``.
 
-    They become whole multiples of a power of two whose sum of absolute values is at most 2**p of it, where p is the
-    number of bits of a float of that type (24, 53).
+    They become multiples of a power of two. The sum of their absolute values is at most 2**p times that power, where p
+    is the number of bits of a float of that type (24, 53).
     """
     bits = 1 - round(math.log2(torch.finfo(dtype).eps))
     total = math.fsum(np.abs(rho_Q))

@@ -1,19 +1,22 @@
-"""Counter-based noise: the number at (seed, block, element) is a function of those three and of nothing else.
+"""Counter-based noise: a number depends on (seed, block, element) and on nothing else.
 
-So every client, device, thread count, order of blocks and slice of a block sees the same bits. The bits are those of
-Philox4x64-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011), which passes
+So the bits are the same for every client, device, number of threads, order of blocks and slice of a block. They come
+from Philox4x64-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011), which passes
 BigCrush: key = (seed, block), counter = (1 + element // elements per counter, kind, 0, 0), four 64-bit words a counter,
-least significant bits first. NumPy's compiled Philox draws them on the CPU, and on a CUDA device a Triton kernel
-(:mod:`zorba_core.engine.noise_triton`); for any other device they are drawn on the CPU and copied.
+least significant bits first. The CPU uses NumPy's compiled Philox, and CUDA devices a Triton kernel
+(:mod:`zorba_core.engine.noise_triton`). For other devices the numbers are drawn on the CPU and copied.
 
-From bits to numbers there is a table look-up and no floating-point arithmetic, so nothing depends on how a device
-rounds a logarithm:
+Bits become numbers by a table look-up, without floating-point arithmetic, so a device's rounding has no effect:
 
-- ``signs``: one bit an element, -1 or +1. Mean 0, variance 1, and a vector of d of them has norm sqrt(d) exactly.
-- ``normals``: 16 bits an element pick one of 65,536 values, the mean of the standard normal distribution within each
-  of as many equally likely slices, scaled to variance 1 and rounded to a multiple of 2**-20. A normal distribution in
-  steps and without its far tails: odd moments 0 exactly, variance 1 (within 1e-7), fourth moment 2.9998 (3), sixth
-  14.991 (15), eighth 104.66 (105), largest value 4.388; the distribution function is within 1e-5 of the normal one.
+- ``signs``: one bit an element, -1 or +1. The mean is 0, the variance 1, and the norm of d signs exactly sqrt(d).
+- ``normals``: 16 bits an element choose one of 65,536 values: the means of the standard normal distribution in 65,536
+  equally likely slices, scaled to variance 1 and rounded to multiples of 2**-20. This is a normal distribution in steps
+  and without far tails:
+
+      odd moments               exactly 0            eighth moment    104.66 (normal: 105)
+      variance                  1 within 1e-7        largest value    4.388
+      fourth moment             2.9998 (normal: 3)   error of the distribution function: below 1e-5
+      sixth moment              14.991 (normal: 15)
 
 Shapes: E elements of a slice of a block, W words.
 """
@@ -26,16 +29,14 @@ import math
 import threading
 from statistics import NormalDist
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-SIGNS, NORMALS = 0, 1  # second word of the counter: the kinds share no bits
-NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
+SIGNS, NORMALS = 0, 1  # second word of the counter, so that the kinds share no bits
+NORMAL_STEP = 2.0**-20  # every normal is a multiple of it, so integer sums of squares are exact
 _WORDS, _COUNTER_BITS, _LEVEL_BITS = 4, 256, 16
-_KERNEL = "zorba_core.engine.noise_triton"
 _OF_THREAD = threading.local()
 
 
@@ -46,7 +47,7 @@ def signs(seed: int, block: int, start: int, stop: int, device: torch.device | s
     first, last = start // 8, -(-stop // 8)  # bytes
     bytes_E8 = _bits(seed, block, SIGNS, first * 8, last * 8).view(np.uint8)
     skipped = first % (_COUNTER_BITS // 8)
-    # A row of eight signs for each byte: three times as fast as shifting out one bit after another.
+    # A table of eight signs for each byte is three times as fast as shifts of single bits.
     values = _signs_of_byte().take(bytes_E8[skipped : skipped + last - first], axis=0).reshape(-1)
     return torch.from_numpy(values[start - first * 8 :][: stop - start]).to(device)
 
@@ -62,41 +63,29 @@ def normals(seed: int, block: int, start: int, stop: int, device: torch.device |
 
 @functools.cache
 def triton_on(device: str) -> ModuleType | None:
-    """:mod:`zorba_core.engine.noise_triton` where it can be used: on a CUDA device, with Triton, and if it gives the
-    CPU's bits there."""
+    """:mod:`zorba_core.engine.noise_triton` on CUDA devices where Triton works and gives the CPU's bits, else None."""
     if not device.startswith("cuda"):
         return None
     try:
-        kernel = importlib.import_module(_KERNEL)  # it imports this module
+        kernel = importlib.import_module("zorba_core.engine.noise_triton")  # not at the top: it imports this module
     except ImportError:
         return None
     return kernel if kernel.works_on(device) else None
 
 
-def as_int64(unsigned: int) -> int:
-    """The signed number with the same low 64 bits."""
-    unsigned &= 2**64 - 1
-    return unsigned - 2**64 if unsigned >= 2**63 else unsigned
-
-
 def _bits(seed: int, block: int, kind: int, first_bit: int, last_bit: int) -> np.ndarray:
-    """Words of all counters that hold bits first_bit..last_bit-1: uint64, shape (W,)."""
+    """The words of all counters with the bits first_bit..last_bit-1: uint64, shape (W,)."""
     first, last = first_bit // _COUNTER_BITS, -(-last_bit // _COUNTER_BITS)
-    generator, state = _philox()
-    # NumPy steps the counter before it draws, hence the numbering from 1.
+    if not hasattr(_OF_THREAD, "philox"):
+        # Reused, because a new generator reads a seed from the system, which takes as long as thousands of numbers.
+        generator = np.random.Philox(key=0)
+        _OF_THREAD.philox = generator, generator.state
+    generator, state = _OF_THREAD.philox
+    # NumPy increments the counter before it draws, so the first counter is 1.
     state["state"]["key"][:] = seed, block
     state["state"]["counter"][:] = first, kind, 0, 0
     generator.state = state
     return generator.random_raw((last - first) * _WORDS)
-
-
-def _philox() -> tuple[np.random.Philox, dict[str, Any]]:
-    """This thread's generator, and a state of it to be given a key and a counter: a new generator takes as long as
-    thousands of numbers, since it first asks the system for a seed."""
-    if not hasattr(_OF_THREAD, "philox"):
-        generator = np.random.Philox(key=0)
-        _OF_THREAD.philox = generator, generator.state
-    return _OF_THREAD.philox
 
 
 @functools.cache
@@ -108,7 +97,8 @@ def _signs_of_byte() -> np.ndarray:
 
 @functools.cache
 def normal_levels() -> np.ndarray:
-    """float32, shape (65536,), rising. Made in double precision on the CPU, so that every device looks up one table."""
+    """The values of ``normals``: float32, shape (65536,), ascending. Computed in double precision on the CPU, so that
+    all devices have the same table."""
     half = 2 ** (_LEVEL_BITS - 1)
     standard = NormalDist()
     edges = [standard.inv_cdf(0.5 + i / (2 * half)) for i in range(half)]

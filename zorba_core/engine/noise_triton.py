@@ -1,12 +1,12 @@
-"""The numbers of :mod:`zorba_core.engine.noise` drawn, multiplied and added in one Triton kernel: for CUDA devices.
+"""A Triton kernel for CUDA devices that draws, multiplies and adds the numbers of :mod:`zorba_core.engine.noise`.
 
-In PyTorch's integer operations ten rounds of Philox are hundreds of kernels, each of which reads and writes memory.
-Here a program draws its counters' four words in registers, looks the normals up or takes the signs from the bits,
-multiplies, adds, and touches each weight once. The bits are those of the CPU: the same integers, the same table, and a
-product and a sum that are rounded one after the other (``enable_fp_fusion=False``).
+With PyTorch's integer operations, ten rounds of Philox would be hundreds of kernels that each read and write memory.
+Here a program draws its counters' four words in registers, turns them into normals or signs, multiplies, and adds them
+to each weight once. The bits are those of the CPU: the same integers, the same table, and separate rounding of product
+and sum (``enable_fp_fusion=False``).
 
-``noise`` and ``Directions`` use it where Triton is installed and :func:`works_on` has seen the CPU's bits come out of a
-device. With ``TRITON_INTERPRET=1`` Triton's interpreter runs it on a CPU: so do the tests where there is no GPU.
+``noise`` and ``Directions`` use the kernel if Triton is installed and :func:`works_on` the device. The tests without a
+GPU set ``TRITON_INTERPRET=1``, which runs it in Triton's interpreter on the CPU.
 
 Shapes: K counters of a program, W words of 64 bits, S elements a counter (16 normals, 256 signs).
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import logging
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -23,20 +24,21 @@ from torch import Tensor
 
 from zorba_core.engine import noise
 
-_COUNTERS = {"normals": 64, "signs": 8}  # of one program: 1,024 normals, 2,048 signs
+_COUNTERS = {"normals": 64, "signs": 8}  # counters of one program: 1,024 normals, 2,048 signs
 _KINDS = {"normals": noise.NORMALS, "signs": noise.SIGNS}
-_ELEMENTS = {"normals": 16, "signs": 256}  # a counter
-_CHECKED = 5000  # elements compared with the CPU's before a device is trusted
+_ELEMENTS = {"normals": 16, "signs": 256}  # elements of a counter
+_CHECKED = 5000  # elements that works_on compares
 
 
 @triton.jit
 def _written(word_K, word: tl.constexpr, element_K, weights, table, scale, start, stop, ADD: tl.constexpr, BITS: tl.constexpr):  # fmt: skip # noqa: E501
-    """The numbers of one word of each counter: (K, 64 / BITS), 16 bits a normal, one a sign."""
+    """Write, or add to ``weights``, the numbers of one word of each counter: (K, 64 / BITS), 16 bits a normal, one a
+    sign."""
     part_J = tl.arange(0, 64 // BITS)
     bits_KJ = (word_K[:, None] >> (part_J * BITS).to(tl.uint64)[None, :]) & ((1 << BITS) - 1)
     element_KJ = element_K[:, None] + (word * (64 // BITS) + part_J).to(tl.int64)[None, :]
     inside_KJ = (element_KJ >= start) & (element_KJ < stop)
-    if BITS == 1:  # noqa: SIM108 - decided while compiling
+    if BITS == 1:  # noqa: SIM108 - a constant of the compiler
         value_KJ = bits_KJ.to(tl.int32).to(tl.float32) * 2 - 1
     else:
         value_KJ = tl.load(table + bits_KJ.to(tl.int32))
@@ -75,7 +77,7 @@ def draw(kind: str, seed: int, block: int, start: int, stop: int, device: torch.
 
 
 def add_to(kind: str, weights: Tensor, scale: float, seed: int, block: int, start: int, stop: int) -> None:
-    """weights += scale * (elements start..stop-1), in place; float32, rounded after the product and after the sum."""
+    """weights += scale * (elements start..stop-1), in place; float32, product and sum rounded separately."""
     _launch(kind, weights, scale, seed, block, start, stop, add=True)
 
 
@@ -92,22 +94,22 @@ def _launch(
     per_counter, counters = _ELEMENTS[kind], _COUNTERS[kind]
     programs = -(-(-(-stop // per_counter) - start // per_counter) // counters)
     _kernel[(programs,)](
-        weights, _levels(str(weights.device)), scale, noise.as_int64(seed), noise.as_int64(block),
+        weights, _levels(str(weights.device)), scale, int(np.uint64(seed).view(np.int64)), block,
         start, stop, KIND=_KINDS[kind], ADD=add, COUNTERS=counters, BITS=256 // per_counter, enable_fp_fusion=False,
     )  # fmt: skip
 
 
 @functools.cache
 def works_on(device: str) -> bool:
-    """Does the kernel compile for the device and give the CPU's bits? Asked once; if not, one warning says why."""
+    """Whether the kernel compiles for the device and gives the CPU's bits. If not, logs one warning with the reason."""
     try:
         for kind, plain in (("normals", noise.normals), ("signs", noise.signs)):
             expected = plain(2**32 - 5, 7, 3, 3 + _CHECKED)
             moved, drawn = torch.ones(_CHECKED, device=device), draw(kind, 2**32 - 5, 7, 3, 3 + _CHECKED, device)
             add_to(kind, moved, 1e-3, 2**32 - 5, 7, 3, 3 + _CHECKED)
             if not torch.equal(drawn.cpu(), expected) or not torch.equal(moved.cpu(), 1 + expected * 1e-3):
-                raise ArithmeticError(f"its {kind} are not the CPU's")
-    except Exception as error:  # a compiler fails in many ways, and noise by PyTorch operations is there
+                raise ArithmeticError(f"its {kind} differ from the CPU's")
+    except Exception as error:  # a compiler can fail in many ways, and the CPU can draw the numbers
         reason = (str(error).splitlines() or [""])[0]
         logging.getLogger(__name__).warning(
             "the Triton kernel for noise is not used on %s (%s: %s)", device, type(error).__name__, reason

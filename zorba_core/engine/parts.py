@@ -1,7 +1,6 @@
-"""What a run chooses by name: a method, an estimator, a kind of direction. Listing them loads no torch.
+"""The parts that a run chooses by name: a method, an estimator, a kind of direction. The import loads no torch.
 
-Each part is facts that name the code that computes (``"module:name"``), which is imported when a run needs it. What a
-method's messages weigh is in :mod:`zorba_core.engine.communication`.
+A part is a record of facts with the place of its code (``"module:name"``), which a run imports when it needs it.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ Exchange = Literal["scalars", "estimates", "weights"]
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One method; of the four that the paper compares, as its section V describes it.
+    """One method. Those that the paper compares follow its section V.
 
-    A :class:`zorba_core.engine.methods.interface.Method` is the facts and the code in one object.
+    A :class:`zorba_core.engine.methods.interface.Method` has the facts and the code in one object.
     """
 
     name: str
     title: str
     help: str  # one line
-    default_directions: int  # Q of a round in the paper's experiments; 0: it takes the gradient itself
+    default_directions: int  # Q of a round in the paper's experiments; 0: the method uses the gradient
     exchanges: Exchange
-    allocates: bool = False  # takes an allocation; without, every client activates every block
-    code: str = ""  # "module:class" of the Method that computes it; empty: this object is one
+    allocates: bool = False  # whether it uses an allocation; if not, every client activates every block
+    code: str = ""  # "module:class" of the Method; empty: this object is the Method
 
     @property
     def first_order(self) -> bool:
@@ -40,20 +39,20 @@ class MethodFacts:
 
     @property
     def federates(self) -> bool:
-        """Whether its clients can be separate processes. They follow the server by scalars, never by weights."""
+        """Whether its clients can be separate processes, which exchange scalars and never weights."""
         return self.exchanges == "scalars"
 
     def total_bytes(
         self, model: ModelSpec, workload: Workload, num_clients: int, total_blocks: int | None = None
     ) -> int:
-        """All clients together, as in Table II: parameters and activations, and FedIT's gradients (one more copy of d).
+        """VRAM of all clients, as in Table II: parameters and activations, and FedIT's gradients (one more copy of d).
 
-        ``total_blocks`` is the sum of the activation matrix and belongs to a method that allocates; the others activate
-        all M*N blocks.
+        Args:
+            total_blocks: the sum of the activation matrix, for a method that allocates. Others activate all M*N blocks.
 
         Raises:
-            InvalidInputError: ``total_blocks`` missing for a method that allocates, outside [max(M, N), M*N], or given
-                for another method and not M*N.
+            InvalidInputError: ``total_blocks`` is missing for a method that allocates, outside [max(M, N), M*N], or not
+                M*N for another method.
         """
         most, least = model.num_blocks * num_clients, max(model.num_blocks, num_clients)
         if self.allocates and total_blocks is None:
@@ -76,45 +75,43 @@ class MethodFacts:
 
 @dataclass(frozen=True)
 class Estimator:
-    """One way to get the clients' scalars rho[n, q].
+    """One way to compute the clients' scalars rho[n, q].
 
-    ``run(network, batches_N, A_MN, seeds_Q, directions, *, mu, inactive)`` gives an
-    :class:`zorba_core.engine.estimators.reference.Estimate` and leaves the network's weights as they were, bit for bit.
-    It is a function, or "module:name" of one.
+    ``run(network, batches_N, A_MN, seeds_Q, directions, *, mu, inactive)`` returns an
+    :class:`zorba_core.engine.estimators.reference.Estimate`; the network's weights have the same bits afterwards.
+    ``run`` is a function, or "module:name" of one.
     """
 
     name: str
     title: str
     help: str  # one line
     run: Callable[..., Any] | str
-    exact: bool = False  # directional derivatives by backpropagation, whose memory they take: mu plays no part
+    exact: bool = False  # computes directional derivatives by backpropagation, and ignores mu
 
 
 @dataclass(frozen=True)
 class DirectionKind:
-    """How random directions are drawn and scaled; :class:`zorba_core.engine.directions.Directions` makes the vectors.
+    """How random directions are drawn and scaled, for :class:`zorba_core.engine.directions.Directions`.
 
-    ``draw(seed, block, start, stop, device)`` gives elements start..stop-1 of the block's numbers, float32. Each must
-    depend on seed, block and its place alone, so that any part can be drawn without the rest. ``draw`` is a function,
-    or "module:name" of one.
+    ``draw(seed, block, start, stop, device)`` returns elements start..stop-1 of the block's numbers, float32. Each must
+    depend only on seed, block and index, so that any part can be drawn without the rest. ``draw`` is a function, or
+    "module:name" of one.
     """
 
     name: str
     title: str
     help: str  # one line
     draw: Callable[..., Any] | str
-    # Length over all d parameters that a direction is scaled to, as a function of d; None: as drawn. A kind with a
-    # norm draws whole multiples of noise.NORMAL_STEP, so that sums of squares are exact in any order.
+    # Norm of a scaled direction as a function of the number of parameters d; None: not scaled. A kind with a norm must
+    # draw multiples of noise.NORMAL_STEP, so that sums of squares are exact.
     norm: Callable[[int], float] | None = None
     signs: bool = False  # every number is -1 or +1, so products with it are exact
-    # Of a matrix the product of two vectors, of which numbers are drawn (zorba_core.engine.low_rank): signs alone.
-    low_rank: bool = False
+    low_rank: bool = False  # draws two vectors of signs for each matrix (zorba_core.engine.low_rank)
 
     def __post_init__(self) -> None:
         if self.low_rank and (self.norm is not None or not self.signs):
             raise InvalidInputError(
-                f"direction {self.name}: a low-rank direction is made of signs, so its norm is sqrt(d); "
-                "give signs=True and no norm"
+                f"direction {self.name}: a low-rank direction needs signs=True and no norm, because its norm is sqrt(d)"
             )
 
 
@@ -167,16 +164,17 @@ for _kind in (
     DirectionKind("rademacher", "Rademacher", "independent signs, of norm sqrt(d)", _SIGNS, signs=True),
     DirectionKind("unit-sphere", "Unit sphere", "the Gaussian direction scaled to norm 1", _NORMALS, lambda d: 1.0),
     DirectionKind(
-        "low-rank", "Low rank", "of each matrix a product of two vectors of signs", _SIGNS, signs=True, low_rank=True
+        "low-rank", "Low rank", "a product of two vectors of signs for each matrix", _SIGNS, signs=True, low_rank=True
     ),
 ):
     DIRECTIONS.register(_kind)
 
 
 def method_facts(name: str) -> MethodFacts:
-    """
+    """The method of this name.
+
     Raises:
-        InvalidInputError: no such method.
+        InvalidInputError: the method is unknown.
     """
     return METHODS.get_part(name)
 
@@ -188,7 +186,6 @@ def method_of(settings: Any) -> Any:
 
 
 def estimator_of(settings: Any) -> Callable[..., Any]:
-    """The estimator of a run's :class:`zorba_core.engine.settings.Settings`, its finite difference and its reading
-    of inactive blocks filled in."""
+    """The estimator of a run's :class:`zorba_core.engine.settings.Settings`, with their ``mu`` and ``inactive``."""
     estimator = ESTIMATORS.get_part(settings.estimator)
     return functools.partial(imported(estimator.run), mu=settings.mu, inactive=settings.inactive)

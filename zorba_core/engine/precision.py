@@ -1,11 +1,11 @@
-"""The precision in which forward passes multiply matrices. Weights, what is added to them, hidden states between
-blocks, norms and the label head keep the run's dtype whatever is chosen; evaluation always multiplies in it too.
+"""The precision of matrix products in forward passes. Weights and their updates, hidden states between blocks, norms
+and the label head always have the run's dtype, and so have all products of an evaluation.
 
 - ``highest``: products in the run's dtype.
-- ``bf16``: factors rounded to bfloat16 (8 bits of mantissa), sums in float32, within each block (autocast). Three times
-  as fast as float32 where a processor has AMX and blocks are as wide as OPT-125M's. rho, a difference of two losses
-  over mu, is then off by roughly 2e-4 / mu of itself: preflight measures by how much.
-- ``tf32``: factors rounded to 11 bits; CUDA devices have it.
+- ``bf16``: factors rounded to bfloat16 (8 bits of mantissa), sums in float32, within each block (autocast). This is
+  three times as fast as float32 on a processor with AMX with blocks as wide as OPT-125M's. The relative error of rho, a
+  difference of two losses over mu, is then about 2e-4 / mu; preflight measures it.
+- ``tf32``: factors rounded to 11 bits, on CUDA devices.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _AMPERE = (8, 0)
 
 
 def check_capability(precision: str, capability: tuple[int, int]) -> None:
-    """Refuse a precision that a GPU of this compute capability can only imitate.
+    """Check that a GPU of this compute capability has the precision in hardware.
 
     Raises:
-        InvalidInputError: it is older than Ampere.
+        InvalidInputError: the GPU is older than Ampere.
     """
     if capability < _AMPERE:
         raise InvalidInputError(
-            f"precision is {precision!r} and the GPU is of compute capability {capability[0]}.{capability[1]}; "
-            f"it takes {_AMPERE[0]}.{_AMPERE[1]}, so use highest"
+            f"precision is {precision!r} and the GPU has compute capability {capability[0]}.{capability[1]}; "
+            f"it needs {_AMPERE[0]}.{_AMPERE[1]}, so use highest"
         )
 
 
 def products_in(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """Within the context, matrix products of ``device`` in that precision."""
+    """Context manager: matrix products on ``device`` in this precision."""
     if precision == "bf16":
-        # The cache keeps weights alone that ask for gradients, and these are views that move: nothing to keep.
+        # The cache is for weights that need gradients; these weights need none, and they change.
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
     return _tf32() if precision == "tf32" else contextlib.nullcontext()
 

@@ -1,17 +1,17 @@
-"""Which clients are asked in a round, and whose scalars are taken.
+"""The clients that take part in a round, and the check of their reports.
 
-A client's report of a round (its loss and its Q scalars) is refused as a whole when
+The server refuses a client's whole report (its loss and its Q scalars) if
 
-- one of them is not a finite number (``non-finite``);
-- the loss would change by more than ``MOST_NATS`` over one step of mu (``absurd``). A cross-entropy over a few label
-  words is some nats; a hundred means broken arithmetic, or worse;
-- its scalars are, by their root mean square, more than ``OUTLIER_RATIO`` times the median client's (``outlier``). The
-  ratio is generous on purpose: clients with one block and with all of them differ several times over by right. The
-  rule needs three clients with finite, not absurd scalars and a median above zero.
+- one number is not finite (``non-finite``);
+- the loss changes by more than ``MOST_NATS`` over one step of mu (``absurd``). A cross-entropy over label words is a
+  few nats, so a hundred nats mean an error or an attack;
+- the root mean square of its scalars is more than ``OUTLIER_RATIO`` times the median over clients (``outlier``). The
+  ratio is large because scalars of clients with one block and with all blocks differ by several times. The rule needs
+  three clients with finite scalars that are not absurd, and a median above zero.
 
-Refused clients count as silent for the round: the popularity of their blocks is that of the others, and a block nobody
-reported on keeps its weights. Over a network there are two more reasons to go without a client: no answer came before
-the deadline (``silent``), or what came was not a report of this round (``malformed``).
+A refused client does not count in this round: c_m is the number of the other clients of a block, and a block without
+reports does not change. Over a network there are two more reasons: no answer came before the deadline (``silent``), or
+the answer was not a report of this round (``malformed``).
 
 Shapes: N clients, Q directions of a round.
 """
@@ -30,8 +30,8 @@ _FEWEST_FOR_MEDIAN = 3
 
 
 def asked_clients(num_clients: int, participation: float, run_seed: int, round_index: int) -> np.ndarray:
-    """Who takes part in the round, bool (N,): round(participation * N) clients, at least one, drawn afresh each round
-    by (run seed, round) alone."""
+    """The clients that take part in a round, bool (N,): round(participation * N) of them, at least one. The draw
+    depends on (run seed, round) alone."""
     asked_N = np.zeros(num_clients, dtype=bool)
     count = max(1, round(participation * num_clients))
     chosen = stream("participation", run_seed, round_index).choice(num_clients, size=count, replace=False)
@@ -40,8 +40,8 @@ def asked_clients(num_clients: int, participation: float, run_seed: int, round_i
 
 
 def check_reports(rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *, mu: float) -> np.ndarray:
-    """Each client's place in ``STATUSES``, uint8 (N,). The scalars of a client not asked are ignored; where there are
-    none (FedIT), only losses are judged."""
+    """Each client's index in ``STATUSES``, uint8 (N,). Reports of clients that were not asked are ignored. Without
+    scalars (FedIT) only losses are checked."""
     status_N = np.where(asked_N, REPORTED, NOT_ASKED).astype(np.uint8)
     finite_N = np.isfinite(rho_NQ).all(axis=1) & np.isfinite(loss_N)
     status_N[asked_N & ~finite_N] = NON_FINITE
@@ -58,11 +58,11 @@ def check_reports(rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *
 
 
 def describe_refusals(status_N: np.ndarray) -> str:
-    """``"3 of 4 refused (2 non-finite, 1 outlier; first client 0)"``; ``"none refused"`` when so."""
+    """For example ``"3 of 4 refused (2 non-finite, 1 outlier; first client 0)"``, or ``"none refused"``."""
     refused = np.flatnonzero(status_N > NOT_ASKED)
     if refused.size == 0:
         return "none refused"
-    counts = [f"{(status_N == code).sum()} {STATUSES[code]}" for code in range(NON_FINITE, len(STATUSES))]
-    kinds = ", ".join(count for count in counts if not count.startswith("0 "))
+    codes, counts = np.unique(status_N[refused], return_counts=True)
+    kinds = ", ".join(f"{count} {STATUSES[code]}" for code, count in zip(codes, counts, strict=True))
     participants = int((status_N != NOT_ASKED).sum())
     return f"{refused.size} of {participants} refused ({kinds}; first client {refused[0]})"

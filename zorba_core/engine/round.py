@@ -1,4 +1,4 @@
-"""A round of training: what the clients compute with, what they report, and the record that the log keeps.
+"""A round of training: the clients' input, their reports, and the record for the log.
 
 Shapes: M blocks, N clients, B rows of a batch, P shared seeds, Q directions of a round, D_m parameters of block m.
 """
@@ -23,48 +23,47 @@ if TYPE_CHECKING:
     from zorba_core.engine.directions import Directions
     from zorba_core.engine.rows import Rows
 
-# What a method's server carries from round to round: a few float64 arrays by name. Empty for most methods.
+# The server's state of a method between rounds: a few float64 arrays by name. Empty for most methods.
 MethodState = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One round: all that its update needs, what it cost, and the evaluation after it where one was due.
+    """One round: all data of its update, its costs, and the evaluation after it if one was due.
 
-    With the base model, the rounds of a run give the weights after any of them. Round 0 is the base model before the
-    first round: an evaluation and nothing else.
+    The base model and the rounds of a run give the weights after each round. Round 0 is the base model before the first
+    round, and has an evaluation alone.
     """
 
     round: int  # 1 is the first
     lr: float = 0.0
     # Server to clients, uint32.
     seeds_Q: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
-    # Clients to server, float64; zeros where nothing usable came, as in loss_N.
+    # Clients to server, float64; zeros for clients without a usable report, as in loss_N.
     rho_NQ: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    # Who reported, and who was refused why, uint8: zorba_core.engine.reports.STATUSES.
+    # Each client's index in zorba_core.engine.reports.STATUSES, uint8.
     status_N: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
     loss_N: np.ndarray = field(default_factory=lambda: np.zeros(0))  # F_n at the round's start
-    rho_bar_MQ: np.ndarray | None = None  # server to clients, applied; None where other things are exchanged
+    rho_bar_MQ: np.ndarray | None = None  # applied, and sent to clients; None if the method exchanges no scalars
     method_state: MethodState = field(default_factory=dict)  # after the round
-    A_MN: np.ndarray | None = None  # bool; who activated what, where it is not the run's own allocation
-    forward_passes: int = 0  # of one client's batch
+    forward_passes: int = 0  # number of passes of one client's batch
     backward_passes: int = 0
     scalars_up: int = 0  # numbers that the clients sent: scalars, estimates or weights
     scalars_down: int = 0
     seconds: float = 0.0  # without the evaluation
     eval_loss: float | None = None  # nats
     eval_accuracy: float | None = None
-    weights_sha256: str | None = None  # of the evaluated weights: a replay is checked by it
+    weights_sha256: str | None = None  # of the evaluated weights, to check a replay
     events: tuple[dict[str, Any], ...] = ()  # of a federation: clients that joined, left or were refused
 
     @property
     def reported_N(self) -> np.ndarray:
-        """Whose scalars entered the update."""
+        """The clients whose scalars are in the update."""
         return self.status_N == REPORTED
 
     @property
     def refused_N(self) -> np.ndarray:
-        """Who reported what could not be used."""
+        """The clients whose reports were not usable."""
         return (self.status_N > NOT_ASKED) & (self.status_N != SILENT)
 
     @property
@@ -78,17 +77,17 @@ class FederatedRows:
     """The clients' training rows and the evaluation rows."""
 
     train: Rows  # all clients' rows
-    held_N: Sequence[np.ndarray] | Mapping[int, np.ndarray]  # row indices that each client holds
+    held_N: Sequence[np.ndarray] | Mapping[int, np.ndarray]  # indices of each client's rows
     evaluation: Rows
 
 
 @dataclass(frozen=True, eq=False)
 class RoundContext:
-    """What a method computes with in a round, in one process or in a client of its own."""
+    """A method's input in a round, for all clients of a process or for one client of a federation."""
 
     round: int
     lr: float
-    seeds_Q: np.ndarray  # uint32; none where the method takes the gradient
+    seeds_Q: np.ndarray  # uint32; empty for a method that uses the gradient
     asked_N: np.ndarray  # bool
     network: Blocks
     A_MN: np.ndarray
@@ -97,39 +96,36 @@ class RoundContext:
     directions: Directions
 
     def batch(self, client: int) -> Rows:
-        """Client n's mini-batch, without positions that are padding in all of it."""
+        """Client n's mini-batch, without positions that are padding in all rows."""
         return client_batch(self.rows, self.settings, self.round, client, self.network.device)
 
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """The clients' reports. A client that was not asked, or did not answer, has zeros."""
+    """The clients' reports, with zeros for clients that were not asked."""
 
     rho_NQ: np.ndarray  # float64
     loss_N: np.ndarray  # float64, F_n at the round's start
-    forward_passes: int  # of one client's batch
+    forward_passes: int  # number of passes of one client's batch
     backward_passes: int = 0
     gradient_M: tuple[Tensor, ...] | None = None  # FedIT: the mean over clients whose loss is finite, (D_m,) each
 
 
 def client_batch(rows: FederatedRows, settings: Settings, round_index: int, client: int, device: Any = "cpu") -> Rows:
-    """Client n's mini-batch of round t, without positions that are padding in all of it."""
+    """Client n's mini-batch of round t, without positions that are padding in all rows."""
     chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
     return rows.train.rows(chosen).to(device)
 
 
 def client_rows(held: np.ndarray, run_seed: int, round_index: int, client: int, batch_size: int) -> np.ndarray:
-    """Row indices of client n's mini-batch in round t, shape (B,): of those that it holds, without a repeat where it
-    holds at least B.
-
-    The draw depends on (run seed, t, n) alone, so any round can be computed again by itself.
-    """
+    """Row indices of client n's mini-batch in round t, shape (B,), drawn from ``held``, without repeats if it has at
+    least B rows. The draw depends on (run seed, t, n) alone, so any round can be computed again."""
     generator = stream("batch", run_seed, round_index, client)
     return generator.choice(held, size=batch_size, replace=len(held) < batch_size)
 
 
 def lr_of_round(settings: Settings, round_index: int) -> float:
-    """The learning rate of round t = 1, 2, ...: ``lr``, or the schedule from it down to 0 just after the last round."""
+    """The learning rate of round t = 1, 2, ...: ``lr``, or a schedule that falls from it to 0 after the last round."""
     done = (round_index - 1) / settings.rounds
     if settings.schedule == "cosine":
         return settings.lr * 0.5 * (1 + math.cos(math.pi * done))

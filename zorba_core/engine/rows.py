@@ -1,25 +1,24 @@
-"""Rows of text as tokens: the engine trains on them and evaluates with them.
+"""Rows of text as tokens, for training and evaluation.
 
-A row is a prompt with the beginning of an answer. An example is a prompt and the answers that may follow it, its
-*candidates*, one of which is right. The engine asks two things of rows: which hidden states the loss reads after the
-last block, and what the loss is:
+An example is a prompt and its *candidates*: the possible answers, one of which is right. A row is a prompt with the
+beginning of an answer. For the examples E of client n, the engine computes the loss by two functions of rows:
 
-    final_RPH = rows.read(hidden_RLH)                          hidden_RLH: after the last block
-    F_n = sum(rows.losses(network, final_RPH)) / sum(rows.weights)                   float64
+    final_RPH = rows.read(hidden_RLH)                                hidden states after the last block that it needs
+    F_n = sum(rows.losses(network, final_RPH)) / sum(rows.weights)   float64
 
-over the examples E of client n. There are three cases.
+There are three cases.
 
-- Label words of one token each: a row is the prompt alone, the loss reads its last position, and of the vocabulary
-  only the label words. They are stored once, and no candidate of any example.
-- Labels or options of several tokens: the score of a candidate is the sum of its tokens' log-probabilities, or their
-  mean, and the loss is the cross-entropy over the scores. (With one token each that is the case above: what is common
-  to all scores cancels.) A candidate's last token is only predicted, so candidates that differ in nothing else share a
-  row.
-- A written answer: one candidate, which ends with the token that ends a text. The loss is the mean cross-entropy of
-  the tokens of all answers, as ``transformers`` computes it from ``labels=``.
+- Label words of one token each: a row is the prompt alone. The loss needs its last position and the logits of the label
+  words, which are stored once (``words_C``); examples have no candidates of their own.
+- Labels or options of several tokens: a candidate's score is the sum (or the mean) of its tokens' log-probabilities,
+  and the loss is the cross-entropy over the scores. (With one token each this equals the first case, because the same
+  term cancels in all scores.) A candidate's last token is predicted but not read, so candidates that differ in their
+  last token share a row.
+- A written answer: one candidate, which ends with the end-of-text token. The loss is the mean cross-entropy of the
+  tokens of all answers, as ``transformers`` computes it from ``labels=``.
 
-A model may favour some label words whatever the text says. ``prior_C`` is subtracted from the scores, in the loss, in
-the evaluation and in predictions (:func:`zorba_core.engine.evaluation.label_prior`).
+A model may prefer some label words for every text. The scores in the loss, the evaluation and predictions are therefore
+minus ``prior_C`` (:func:`zorba_core.engine.evaluation.label_prior`).
 
 Attention is causal and rows are padded on the right, so no attention mask is needed.
 
@@ -41,16 +40,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-NO_TOKEN = -1  # behind the end of a candidate
-_STEP_ELSEWHERE = 32  # positions
-# Numbers of a piece's logits and of its part of the head, in float64 16 MiB each; the fewest vocabulary rows.
+NO_TOKEN = -1  # padding of a candidate
+_STEP_ELSEWHERE = 32  # on GPUs, lengths of rows are multiples of it
+# Limits of a piece of the vocabulary: numbers of its logits and of its part of the head (float64, 16 MiB each), and the
+# least number of vocabulary rows.
 _PIECE_LOGITS, _PIECE_HEAD, _LEAST_PIECE = 2**21, 2**21, 256
 
 Tokens = Sequence[int]
 
 
 class Network(Protocol):
-    """What rows use of :class:`zorba_core.engine.blocks.Blocks`, which imports them."""
+    """The part of :class:`zorba_core.engine.blocks.Blocks` that rows use; that module imports this one."""
 
     @property
     def vocabulary_size(self) -> int: ...
@@ -68,25 +68,25 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Examples of one or several rows and candidates each, ragged: those of an example stand together, in order.
+    """Examples, each with one or more rows and candidates. Rows and candidates are in the order of the examples.
 
-    Tensors are int64, save the prior.
+    All tensors but the prior are int64.
     """
 
     token_ids_RL: Tensor  # padded on the right
-    last_R: Tensor  # index of the prompt's last token: the answer is what follows it
-    label_E: Tensor  # the right candidate, 0..C-1
-    rows_E: Tensor  # rows of each example
-    answers_E: Tensor  # candidates of each example that are stored; 0: all choose among ``words_C``
-    row_A: Tensor  # the candidate's row, counted within its example
+    last_R: Tensor  # index of the prompt's last token, after which the answer begins
+    label_E: Tensor  # index of the right candidate, 0..C-1
+    rows_E: Tensor  # number of rows of each example
+    answers_E: Tensor  # number of candidates of each example; 0: the candidates are ``words_C``
+    row_A: Tensor  # index of the candidate's row within its example
     target_AT: Tensor  # the candidate's tokens, then NO_TOKEN
-    divisor_A: Tensor  # the score is the sum of the tokens' log-probabilities over this: 1, or the number of tokens
+    divisor_A: Tensor  # divides the sum of the tokens' log-probabilities: 1, or the number of tokens
     words_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # label words of one token each
     prior_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))  # empty: zeros
 
     @staticmethod
     def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor, words_C: Tokens) -> Rows:
-        """Prompts that one of the label words follows, which are one token each; ``label_E`` numbers the words."""
+        """Rows with label words of one token each; ``label_E`` has the index of the right word."""
         one_E, words_C = torch.ones_like(last_R), torch.as_tensor(words_C, dtype=torch.int64, device=last_R.device)
         none_A, none_AT = one_E[:0], one_E.new_zeros(0, 0)
         return Rows(token_ids_RL, last_R, label_E, one_E, one_E * 0, none_A, none_AT, none_A, words_C)
@@ -101,10 +101,10 @@ class Rows:
         *,
         mean: bool = False,
     ) -> Rows:
-        """From each example's prompt and candidates, padded to ``seq_len``.
+        """Rows from the tokens of each example's prompt and candidates, padded to ``seq_len``.
 
         Args:
-            answers: no candidate may begin another one of the same example.
+            answers: candidates of each example. No candidate may be the beginning of another one of the same example.
             mean: a candidate's score is the mean of its tokens' log-probabilities, not their sum.
         """
         words = [tokens[0] for tokens in answers[0] if len(tokens) == 1]
@@ -133,32 +133,32 @@ class Rows:
 
     @property
     def one_token(self) -> bool:
-        """Do all examples choose among the same label words of one token each?"""
+        """Whether the candidates of all examples are the same label words of one token each."""
         return len(self.words_C) > 0
 
     @functools.cached_property
     def written(self) -> bool:
-        """Is the answer written, not chosen?"""
+        """Whether answers are written, not chosen among several candidates."""
         return bool((self.answers_E == 1).all())
 
     @property
     def metric(self) -> str:
-        """What counts as right: ``exact_match`` of a written answer, else ``accuracy``."""
+        """``exact_match`` for written answers, else ``accuracy``."""
         return "exact_match" if self.written else "accuracy"
 
     @property
     def weights(self) -> np.ndarray:
-        """Each example's weight in the mean, (E,), float64: the tokens of a written answer, else 1."""
+        """Each example's weight in the mean loss, (E,), float64: the number of tokens of a written answer, else 1."""
         return self._tokens_A.cpu().numpy().astype(np.float64) if self.written else np.ones(len(self))
 
     @functools.cached_property
     def first_row_E(self) -> Tensor:
-        """The first row of each example."""
+        """Index of the first row of each example."""
         return self.rows_E.cumsum(0) - self.rows_E
 
     @property
     def length_E(self) -> Tensor:
-        """Positions that each example needs."""
+        """Number of positions that each example needs."""
         if self.one_token:
             return self.last_R + 1
         end_A = self.last_R[self._row_of_A] + self._tokens_A
@@ -196,17 +196,17 @@ class Rows:
     def to(self, device: torch.device | str) -> Rows:
         """The same examples on a device, without the positions that are padding in all of them."""
         length, most = int(self.length_E.max()), 0 if self.one_token else int(self._tokens_A.max())
-        if torch.device(device).type != "cpu":  # rows of many lengths would mean many small kernels
+        if torch.device(device).type != "cpu":  # fewer different lengths, so fewer and larger kernels
             length = -(-length // _STEP_ELSEWHERE) * _STEP_ELSEWHERE
         short = replace(self, token_ids_RL=self.token_ids_RL[:, :length], target_AT=self.target_AT[:, :most])
         return Rows(**{name: part.to(device) for name, part in short.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that the rows hold, by name: ``Rows(**rows.tensors())`` are the same rows."""
+        """All fields by name: ``Rows(**rows.tensors())`` are the same rows."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def sha256(self) -> str:
-        """A fingerprint of the tokens and labels."""
+        """SHA-256 of the tokens and labels."""
         parts = (self.label_E, self.rows_E, self.answers_E, self.row_A, self.target_AT, self.divisor_A)
         parts = (self.label_E,) if self.one_token else (self.target_AT,) if self.written else parts
         digest = hashlib.sha256()
@@ -216,15 +216,15 @@ class Rows:
         return digest.hexdigest()
 
     def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
-        """The hidden states after the last block that the loss needs, (R, P, H): each row's from its prompt's last
-        position on."""
+        """The hidden states after the last block that the loss needs, (R, P, H): P positions of each row, from the
+        prompt's last one on."""
         step_P = torch.arange(max(self.target_AT.shape[1], 1), device=hidden_RLH.device)
         position_RP = (self.last_R[rows][:, None] + step_P).clamp(max=hidden_RLH.shape[1] - 1)
         return hidden_RLH[torch.arange(len(position_RP), device=hidden_RLH.device)[:, None], position_RP]
 
     def scores(self, network: Network, final_RPH: Tensor) -> Tensor:
-        """Each candidate's score, (E, C), float64, minus its prior: its log-probability up to what all candidates of an
-        example have in common; -inf where an example has fewer candidates."""
+        """Each candidate's score minus its prior, (E, C), float64: its log-probability plus a constant of the example;
+        -inf where an example has fewer candidates."""
         if self.one_token:
             score_EC = network.vocabulary_logits(final_RPH[:, 0], self.words_C)
         else:
@@ -234,15 +234,15 @@ class Rows:
         return score_EC - self.prior_C if len(self.prior_C) else score_EC
 
     def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
-        """Each example's part of the loss, (E,), float64: the cross-entropy over its candidates, or the sum of the
-        cross-entropies of its written answer's tokens."""
+        """Each example's loss, (E,), float64: the cross-entropy over its candidates, or the sum of the cross-entropies
+        of its written answer's tokens."""
         if self.written:
             return -self._candidates(network, final_RPH)[0]
         return F.cross_entropy(self.scores(network, final_RPH), self.label_E, reduction="none")
 
     def scored(self, network: Network, final_RPH: Tensor) -> Scored:
-        """Right is an example whose right candidate has the largest score, or whose answer greedy decoding writes token
-        by token, its end included."""
+        """The sum of the losses, the sum of the weights, and the number of examples that are right: the right candidate
+        has the largest score, or greedy decoding writes all tokens of the answer and its end."""
         if self.written:
             log_p_E, greedy_E = self._candidates(network, final_RPH)
             return Scored(-float(log_p_E.sum()), float(self.weights.sum()), int(greedy_E.sum()))
@@ -256,11 +256,11 @@ class Rows:
 
     @property
     def _row_of_A(self) -> Tensor:
-        """Each candidate's row among all rows."""
+        """Index of each candidate's row among all rows."""
         return torch.repeat_interleave(self.first_row_E, self.answers_E) + self.row_A
 
     def _candidates(self, network: Network, final_RPH: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each candidate the sum of its tokens' log-probabilities, float64, and whether greedy decoding writes it:
+        """For each candidate the sum of its tokens' log-probabilities, float64, and whether greedy decoding writes it:
         (A,) each."""
         answer_K, step_K = torch.nonzero(self.target_AT != NO_TOKEN, as_tuple=True)
         place_K = self._row_of_A[answer_K] * self.target_AT.shape[1] + step_K
@@ -275,8 +275,8 @@ class Rows:
 def token_log_probabilities(
     network: Network, hidden_SH: Tensor, state_K: Tensor, token_K: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """log p(token k | state k) over the whole vocabulary, float64, and whether no other token has a larger one: (K,)
-    each. ``state_K`` says which of the states each token follows."""
+    """log p(token k | state k) over the whole vocabulary, float64, and whether it is the largest: (K,) each.
+    ``state_K`` has the index of the hidden state before each token."""
     total_S = torch.full((len(hidden_SH),), float("-inf"), dtype=torch.float64, device=hidden_SH.device)
     best_S, logit_K = total_S, torch.zeros(len(token_K), dtype=torch.float64, device=hidden_SH.device)
     for start, logits_SV in _pieces(network, hidden_SH):
@@ -288,8 +288,8 @@ def token_log_probabilities(
 
 
 def _pieces(network: Network, hidden_SH: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Logits of the vocabulary, (S, V) of V rows at a time, and the first of these rows: neither all logits nor a
-    float64 copy of the whole head is ever held."""
+    """Yield the logits of the vocabulary in pieces of V rows, (S, V), with the index of the first row, so that neither
+    all logits nor a float64 copy of the whole head are in memory."""
     states, width = hidden_SH.shape
     count = max(_LEAST_PIECE, min(_PIECE_LOGITS // max(states, 1), _PIECE_HEAD // width))
     for token_ids_V in torch.arange(network.vocabulary_size, device=hidden_SH.device).split(count):
@@ -297,7 +297,7 @@ def _pieces(network: Network, hidden_SH: Tensor) -> Iterator[tuple[int, Tensor]]
 
 
 def _padded(sequences: Sequence[Tokens], length: int, value: int) -> np.ndarray:
-    """The sequences as one table, int64, filled up on the right."""
+    """The sequences as one table, int64, padded on the right."""
     table = np.full((len(sequences), length), value, dtype=np.int64)
     for row, tokens in enumerate(sequences):
         table[row, : len(tokens)] = tokens
@@ -306,8 +306,8 @@ def _padded(sequences: Sequence[Tokens], length: int, value: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _paths(candidates: tuple[tuple[int, ...], ...]) -> tuple[list[tuple[int, ...]], list[int]]:
-    """What must stand behind the prompt to predict every token of the candidates: each candidate without its last
-    token, unless a longer one begins with that. And of each candidate the path that serves it."""
+    """The tokens of each row after the prompt, so that every token of the candidates is predicted: each candidate
+    without its last token, unless a longer one begins with it. Also the index of each candidate's row."""
     paths: list[tuple[int, ...]] = []
     for path in sorted({candidate[:-1] for candidate in candidates}, key=lambda path: (-len(path), path)):
         if not any(longer[: len(path)] == path for longer in paths):
@@ -317,12 +317,12 @@ def _paths(candidates: tuple[tuple[int, ...], ...]) -> tuple[list[tuple[int, ...
 
 
 def _as_wide(tables: Sequence[Tensor], value: int) -> list[Tensor]:
-    """Tables of (rows, columns), filled up on the right to the widest."""
+    """Tables of (rows, columns), padded on the right to the widest."""
     widest = max(table.shape[1] for table in tables)
     return [F.pad(table, (0, widest - table.shape[1]), value=value) for table in tables]
 
 
 def _spans(start_B: Tensor, count_B: Tensor) -> Tensor:
-    """start, start + 1, ... start + count - 1 of each, one after another."""
+    """The ranges start, start + 1, ..., start + count - 1, one after another."""
     shift_B = start_B - (count_B.cumsum(0) - count_B)
     return torch.repeat_interleave(shift_B, count_B) + torch.arange(int(count_B.sum()), device=count_B.device)

@@ -12,11 +12,11 @@ from zorba_core.errors import InvalidInputError
 
 MAX_RANK = 2**10
 LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 40, 200, 8
-MAX_SEEDS = 2**20  # no product of this and the other limits overflows
+MAX_SEEDS = 2**20  # small enough that no product with the other limits overflows
 
 
 def is_large(num_parameters: int) -> bool:
-    """Whether drawing a number for each parameter would cost more than a round's passes."""
+    """Whether one random number for each parameter costs more than the forward passes of a round."""
     return num_parameters >= LARGE
 
 
@@ -28,10 +28,10 @@ def _has_bfloat16() -> bool:
 
 
 class Settings(Checked):
-    """One run of federated fine-tuning. Importing it loads no torch: the command makes its options of these fields.
+    """The settings of one run. The import loads no torch, because the command builds its options from these fields.
 
     Raises:
-        InvalidInputError: a value out of range, or two that contradict each other.
+        InvalidInputError: a value is out of range, or two values contradict each other.
     """
 
     method: Annotated[str, OneOf(METHODS.meanings)] = "zorba"
@@ -41,7 +41,7 @@ class Settings(Checked):
     lr: float = Field(1e-2, gt=0)
     """Learning rate."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
-    """Of the learning rate over the rounds: {choices}."""
+    """Schedule of the learning rate over the rounds: {choices}."""
     mu: float = Field(1e-3, ge=1e-30)
     """Length of a finite difference, in units of the direction."""
     directions: int | None = Field(None, ge=0, le=MAX_SEEDS, validate_default=True)
@@ -71,14 +71,14 @@ class Settings(Checked):
     target: float | None = Field(None, gt=0, le=1)
     """Stop at the first evaluation with this accuracy."""
     precision: Literal["highest", "bf16", "tf32"] = "highest"
-    """Of matrix products: highest, bf16, or tf32 (cuda)."""
+    """Precision of matrix products: highest, bf16, or tf32 (cuda)."""
     device: Literal["cpu", "cuda"] = "cpu"
     """{choices}."""
 
     @field_validator("directions")
     @classmethod
     def _of_the_method(cls, directions: int | None, info: ValidationInfo) -> int | None:
-        """A method's own number where none is given."""
+        """The method's number, if none is given."""
         if directions is None and "method" in info.data:
             return method_facts(info.data["method"]).default_directions
         return directions
@@ -86,7 +86,7 @@ class Settings(Checked):
     @field_validator("estimator")
     @classmethod
     def _fastest(cls, estimator: str | None, info: ValidationInfo) -> str | None:
-        """The fastest that is right where none is given."""
+        """The fastest estimator that is right for the method, if none is given."""
         if estimator is None and "method" in info.data:
             return "cohort" if method_facts(info.data["method"]).first_order else "exact"
         return estimator
@@ -96,10 +96,10 @@ class Settings(Checked):
         facts = method_facts(self.method)
         if facts.first_order and self.directions != 0:
             raise InvalidInputError(
-                f"directions is {self.directions} and {self.method} takes the gradient: leave it out"
+                f"directions is {self.directions} and {self.method} uses the gradient: leave it out"
             )
         if facts.first_order and self.estimator != "cohort":
-            raise InvalidInputError(f"estimator is {self.estimator} and {self.method} takes the gradient: leave it out")
+            raise InvalidInputError(f"estimator is {self.estimator} and {self.method} uses the gradient: leave it out")
         if not facts.first_order and self.directions < 1:
             raise InvalidInputError(f"directions is {self.directions}; it must be at least 1")
         if self.directions > self.num_seeds:
@@ -109,7 +109,7 @@ class Settings(Checked):
             )
         if self.precision == "tf32" and self.device != "cuda":
             raise InvalidInputError(
-                f"precision is 'tf32', which CUDA devices have, and device is {self.device!r}; use bf16"
+                f"precision is 'tf32', which needs device 'cuda', and device is {self.device!r}; use bf16"
             )
         if self.device == "cuda":
             self._check_device()
@@ -127,11 +127,11 @@ class Settings(Checked):
 
     @classmethod
     def suited(cls, num_parameters: int, **given: Any) -> Self:
-        """Settings whose defaults suit a model of ``num_parameters``. A value that is given, and not None, stands.
+        """Settings with defaults for a model of ``num_parameters``. Given values that are not None replace them.
 
-        In a large model noise is what costs: low-rank directions draw a few numbers for each matrix, so hundreds of
-        them cost little in a simulation, and learning is then limited by rounds and not by noise. Products are in
-        bfloat16 where the processor has them, unless scalars are finite differences, which rounding would drown.
+        In a large model random numbers cost most. Low-rank directions need few of them, so hundreds of directions cost
+        little in a simulation, and the noise of the estimate no longer limits learning. Products are in bfloat16 if the
+        processor has it, except for finite differences, whose errors would be too large.
         """
         given = {name: value for name, value in given.items() if value is not None}
         facts = METHODS.get(given.get("method", "zorba"))

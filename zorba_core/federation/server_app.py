@@ -155,18 +155,19 @@ class Server:
         same = {"held_out": self._held_out[client], "prior_C": self.prior_C}
         return Task(self.members.run, line.number, line.start, line.after(seat.replica_round), **same, **fields)
 
-    def bring_together(self) -> list[dict[str, Any]]:
-        """After the last round: every client applies all averages; its hash of the weights is compared with the
-        server's."""
+    def finish(self) -> dict[str, Any]:
+        """After the last round: every client applies all averages. Returns whether its weights equal the server's, and
+        the last events, for the run's summary."""
         weights, shown = self.network.weights_sha256(), {}
         for _ in range(2):  # the first answer of a restarted client may be an error with its replica_round
             left = [client for client in self.members.free() if client not in shown]
             answers = self.members.exchange(CATCH_UP, {client: self._task(client) for client in left})
             shown |= {client: answer.text("weights") for client, answer in answers.items()}
-        return [
+        replicas = [
             {"client": client, "weights_sha256": sha256, "equal": sha256 == weights}
             for client, sha256 in sorted(shown.items())
         ]
+        return {"replicas": replicas, "events": self.members.take_events()}
 
     # Before the first round: label priors, and a learning rate by trial rounds.
 
@@ -288,7 +289,7 @@ def _begin(
         token=token,
     )
     with Log(path) as log:
-        complete(path, log, server, evaluation, callbacks, lambda: _finish(server), backs_off=rate is not None)
+        complete(path, log, server, evaluation, callbacks, server.finish, backs_off=rate is not None)
     return Run.read(path)
 
 
@@ -313,7 +314,7 @@ def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback], notice:
         (path / SUMMARY).unlink(missing_ok=True)
         members.gather(1)  # the others can join later
         backs_off = "rate" in started.config
-        complete(path, log, server, evaluation, callbacks, lambda: _finish(server), backs_off=backs_off)
+        complete(path, log, server, evaluation, callbacks, server.finish, backs_off=backs_off)
     return Run.read(path)
 
 
@@ -340,7 +341,3 @@ def _check(network: Blocks, evaluation: Rows, settings: Settings) -> dict[str, A
     if checked.failed:
         raise InvalidInputError(checked.reason())
     return checked.describe()
-
-
-def _finish(server: Server) -> dict[str, Any]:
-    return {"replicas": server.bring_together(), "events": server.members.take_events()}

@@ -150,8 +150,6 @@ def _round_of(record: dict[str, Any]) -> Round:
     for name, dtype in _DTYPES.items():
         if name in record:
             record[name] = np.array(record[name], dtype)
-    if "A_MN" in record:
-        record["A_MN"] = np.array(record["A_MN"], bool)
     if "method_state" in record:
         record["method_state"] = {name: np.array(of, np.float64) for name, of in record["method_state"].items()}
     record["events"] = tuple(record.get("events", ()))

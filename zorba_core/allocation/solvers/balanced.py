@@ -1,8 +1,8 @@
 """Balanced allocation by wrapping around: exact for gamma*, optimal for V, and linear in the number of clients.
 
-Client n takes the next k_n blocks modulo M, starting where the client before it stopped. Budgets are met exactly and
-popularities are floor(T/M) or ceil(T/M), with T = sum k_n, so the least popularity is Theorem 4's gamma* and no flow
-has to be computed.
+Client n takes the next k_n blocks modulo M, from where the previous client stopped. So each client has exactly k_n
+blocks, and popularities are floor(T/M) or ceil(T/M), T = sum k_n. The least popularity is Theorem 4's gamma*, without
+the computation of a flow.
 
 Shapes: M blocks, N clients, E budget vectors. ``budget_EN``, ``held_N`` int64; ``bias_lambda_E`` etc. float64.
 """
@@ -16,24 +16,24 @@ from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, RowMetrics, solver
 
-# Vectors are taken in slices of about this many numbers so that temporaries stay in the processor's cache.
+# Budget vectors are processed in slices of about this many numbers, so that temporaries fit in the processor's cache.
 _SLICE_NUMBERS = 1 << 17
 
 
 def wrapped(num_blocks: int, held_N: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The matrix (M, N) in which client n takes the next ``held_N[n]`` of the blocks, cyclically. O(M N)."""
+    """The matrix (M, N) in which client n takes the next ``held_N[n]`` blocks, cyclically. O(M N)."""
     start_N = ((np.cumsum(held_N) - held_N) % num_blocks).astype(np.int16)  # there are at most 10,000 blocks
     end_N, block_M1 = start_N + held_N.astype(np.int16), np.arange(num_blocks, dtype=np.int16)[:, None]
     return (start_N <= block_M1) & (block_M1 < end_N) | (block_M1 < end_N - num_blocks)
 
 
 def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """k_n = min(budget_n, w) with the largest level w that stays within ``total``; the remainder goes, one block each,
-    to clients with room, spread evenly over the order given. O(N + M); needs N <= total <= sum of budgets."""
+    """k_n = min(budget_n, w) with the largest level w whose sum is at most ``total``. The remainder goes, one block
+    each, to clients with room, spread evenly over their order. O(N + M); needs N <= total <= sum of budgets."""
     if total == budget_N.sum():
         return budget_N.copy()
     count = np.bincount(budget_N)
-    # Number of clients with budget > w, summed: the total held at level w.
+    # The total at level w is the sum over v < w of the number of clients with budget > v.
     held_at_level = np.concatenate(([0], np.cumsum(len(budget_N) - np.cumsum(count)[:-1])))
     level = int(np.searchsorted(held_at_level, total, side="right")) - 1
     held_N = np.minimum(budget_N, level)
@@ -44,9 +44,9 @@ def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.
 
 
 def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetrics:
-    """What :data:`balanced` gives for every row of ``budget_EN``, without building a matrix. O(E N).
+    """The metrics of :data:`balanced` for every row of ``budget_EN``, without matrices. O(E N).
 
-    With q, r = divmod(sum of budgets, M), a client has least popularity q + 1 iff its run stays inside the first r
+    With q, r = divmod(sum of budgets, M), a client has least popularity q + 1 iff its blocks are among the first r
     blocks (start + budget <= r), else q.
     """
     E, N = budget_EN.shape
@@ -89,9 +89,9 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
 def balanced(problem: Problem, options: Options) -> Allocation:
     """Wrap water-filled budgets around the blocks.
 
-    Under a total T it minimises V = (1/M) sum 1/c_m: 1/c is convex, so among popularities with sum T the minimum is at
-    values that differ by at most one, and wrapping around k_n <= M blocks per client attains exactly those. A larger
-    total lowers V, so "at most T" uses min(T, sum of budgets).
+    With a total T this minimises V = (1/M) sum 1/c_m: 1/c is convex, so among popularities with sum T the minimum has
+    values that differ by at most one, which are those of this allocation. A larger total lowers V, so "at most T" uses
+    min(T, sum of budgets).
     """
     held_N = water_filled_budgets(problem.usable_N, problem.most_blocks)
     return Allocation(wrapped(problem.num_blocks, held_N))

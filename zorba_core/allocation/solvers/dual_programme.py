@@ -1,15 +1,17 @@
-"""Two dynamic programmes over permissions that bound Lambda from below. What a state leaves out is priced.
+"""Two dynamic programmes over permissions that bound Lambda from below. They price the conditions that their states
+leave out (Lagrangian relaxation).
 
-:class:`DualTable`, which also guides the exact search: states (b, n, p, u), for u blocks used, meet every condition of
-:mod:`~zorba_core.allocation.solvers.permissions` but the last. L(mu) = min cost + mu (waste + used - sum of budgets)
-bounds Lambda for every mu >= 0, is concave in mu, and has its slope at the minimising path. Without a price (mu = 0)
-the bound is up to 15 % below the optimum on realistic fleets; with the best mu 0 to 0.7 %.
+:class:`DualTable`, which also guides the exact search, has states (b, n, p, u) with u blocks used. They meet every
+condition of :mod:`~zorba_core.allocation.solvers.permissions` but the last one. For every mu >= 0,
+L(mu) = min cost + mu (waste + used - sum of budgets) is a lower bound on Lambda. It is concave in mu, and its slope is
+waste + used - sum of budgets of the minimising path. On realistic fleets the bound is up to 15 % below the optimum with
+mu = 0, and 0 to 0.7 % with the best mu.
 
-:class:`PricedTable`, for fleets too large to keep totals in the states: (b, n, p), with prices alpha on ``used - T``
-and mu on ``waste + used - sum of budgets``. L(alpha, mu) is maximised by cutting planes. The lost condition on totals
-stays for the first level, where it matters most: g blocks of popularity p on n clients need
-g p <= sum_{i<=n} min(budget_i, g). Within 1 % of the best known Lambda at N=200 (0.3 s) and N=1000 (1 s a programme),
-where the closed-form bound is 7 to 24 % away.
+:class:`PricedTable` is for fleets that are too large for totals in the states. It has states (b, n, p), with prices
+alpha of ``used - T`` and mu of ``waste + used - sum of budgets``. Cutting planes maximise L(alpha, mu). The condition
+on totals remains for the first level, where it matters most: g blocks of popularity p on n clients need
+g p <= sum_{i<=n} min(budget_i, g). The bound is within 1 % of the best known Lambda at N=200 (0.3 s) and N=1000 (1 s a
+programme), and the closed-form bound 7 to 24 % away.
 
 Shapes: M blocks, N clients, P popularities, C cutting planes. Axis n has N + 1 entries, axis u of a
 :class:`DualTable` 1 + (largest u reachable at (b, p)); ``PricedTable.values[b]`` is (P_b, N + 1), p rising from the
@@ -24,15 +26,16 @@ from numpy.typing import NDArray
 from zorba_core.allocation.solvers.permissions import Best, Instance, Path, check_deadline
 
 MAX_STATES = 48_000_000  # numbers of 8 bytes in one DualTable
-_STATES_HELD = 50_000_000  # in all DualTables together, but always two tables
+_STATES_HELD = 50_000_000  # in all DualTables together, but there are always two tables
 MAX_PRICED = 60_000_000  # M N^2 of a PricedTable
 _MAX_PRICES, _MAX_CUTS = 8, 25
-_GOOD_ENOUGH = 0.002  # stop when cutting planes leave no more than this to gain, relative to the value
-_FIRST_PRICE = 1.2  # of the best Lambda a block of budget: the best price of realistic fleets is 0.8 to 2 times that
+_GOOD_ENOUGH = 0.002  # largest improvement, relative to the value, that is not worth another cutting plane
+# The first price in units of Lambda / sum of budgets. The best price of realistic fleets is 0.8 to 2 times the first.
+_FIRST_PRICE = 1.2
 
 
 class DualTable:
-    """Least cost to go for one price mu: ``values[b][p][n, u]`` with b blocks placed, the next of popularity >= p.
+    """Least cost to go for one price mu: ``values[b][p][n, u]`` after b blocks, if the next has popularity >= p.
 
     O(M N P T) numbers, P popularities; 20 to 35 ms at N=50, M=12 and 0.1 s at N=50, M=24 on one core.
     """
@@ -69,7 +72,7 @@ class DualTable:
         return float(self.values[0][self.instance.floor][0, 0])
 
     def to_go(self, b: int, n: int, p: int, used: int) -> NDArray[np.float64]:
-        """[n' - n]: cost to go after block b is placed with popularity p and n' >= n clients, without their price."""
+        """[n' - n]: cost to go after block b with popularity p and n' >= n clients, without block b's own cost."""
         return self.values[b + 1][p][n:, used + p]
 
     def best_path(self) -> Path:
@@ -102,18 +105,18 @@ class DualTable:
 
 
 def num_states(instance: Instance) -> int:
-    """How many numbers a table holds."""
+    """The number of states of a :class:`DualTable`."""
     M = instance.num_blocks
     widths = [_width(instance, b, np.arange(instance.floor, instance.last_popularity(b) + 1)) for b in range(M)]
     return (instance.num_clients + 1) * int(sum(np.maximum(0, width).sum() for width in widths))
 
 
 def raise_price(best: Best, deadline: float) -> list[DualTable]:
-    """Maximise the concave L(mu): try where the tangents on both sides of the maximum meet. Returns the tables of the
-    highest bounds.
+    """Maximise the concave L(mu): the next mu is where the tangents on both sides of the maximum meet. Returns the
+    tables of the highest bounds.
 
     Raises:
-        OutOfTime: the deadline passed; ``best`` stays valid.
+        OutOfTime: the deadline passed; ``best`` remains valid.
     """
     instance, left, right = best.instance, None, None
     mu = _FIRST_PRICE * best.value / instance.all_budgets
@@ -132,7 +135,7 @@ def raise_price(best: Best, deadline: float) -> list[DualTable]:
             left = (mu, table.bound, slope)
         else:
             right = (mu, table.bound, slope)
-        if right is None:  # no matrix is better than ``value``: the maximum lies before the tangent reaches it
+        if right is None:  # L <= Lambda <= value, so the maximum is before the tangent reaches ``value``
             mu = min(2 * mu, left[0] + (best.value - left[1]) / left[2])
             continue
         if left is None:
@@ -146,21 +149,21 @@ def raise_price(best: Best, deadline: float) -> list[DualTable]:
 
 
 def _width(instance: Instance, b: int, p: int | NDArray[np.int64]) -> int | NDArray[np.int64]:
-    """Entries of axis u: what b blocks of popularity <= p can have used if the others have popularity >= p."""
+    """Entries of axis u: 1 + the most that b blocks of popularity <= p use if the others have popularity >= p."""
     return np.minimum(b * p, instance.total - (instance.num_blocks - b) * p) + 1
 
 
 def raise_two_prices(best: Best, deadline: float) -> None:
-    """Maximise the concave L(alpha, mu) by cutting planes, and offer the paths that attain it.
+    """Maximise the concave L(alpha, mu) by cutting planes, and offer the minimising paths to ``best``.
 
     Raises:
-        OutOfTime: the deadline passed; ``best`` stays valid.
+        OutOfTime: the deadline passed; ``best`` remains valid.
     """
-    from scipy.optimize import linprog  # takes long to load, and other solvers do without
+    from scipy.optimize import linprog  # slow to import, and other solvers do not need it
 
     instance, value = best.instance, best.value
-    most = 4 * value / instance.num_blocks  # far beyond any price that binds
-    least_alpha = -most if instance.exactly else 0.0  # "exactly T" may be priced either way
+    most = 4 * value / instance.num_blocks  # far above any useful price
+    least_alpha = -most if instance.exactly else 0.0  # the price of "exactly T" may have either sign
     waste_price = value / (8 * max(instance.all_budgets / instance.total, 1.0)) / instance.num_blocks
     prices, highest = np.array([value / instance.total, waste_price]), -np.inf
     offset_C, slope_C = [], []
@@ -177,7 +180,7 @@ def raise_two_prices(best: Best, deadline: float) -> None:
         slope = np.array(instance.slack(path), float)
         offset_C.append(table.bound - slope @ prices)
         slope_C.append(slope)
-        # max t with t <= offset + slope . prices for every cut
+        # Maximise t with t <= offset + slope . prices for every cut.
         planes = np.column_stack((np.ones(len(slope_C)), -np.array(slope_C)))
         result = linprog([-1, 0, 0], planes, offset_C, bounds=[(None, value), (least_alpha, most), (0, most)])
         if not result.success or -result.fun - highest <= _GOOD_ENOUGH * value:
@@ -186,7 +189,7 @@ def raise_two_prices(best: Best, deadline: float) -> None:
 
 
 class PricedTable:
-    """Least cost to go at prices (alpha, mu), totals left out of the states. O(M N P) numbers, 20 ms at N=200, M=12."""
+    """Least cost to go at prices (alpha, mu), without totals in the states. O(M N P) numbers, 20 ms at N=200, M=12."""
 
     def __init__(self, instance: Instance, alpha: float, mu: float, deadline: float) -> None:
         self.instance, self.mu = instance, mu
@@ -212,7 +215,7 @@ class PricedTable:
         _, least, n, g = self.first
         path = [(least, n)] * g
         for b in range(g, instance.num_blocks):
-            # At least one more than the first level's popularity directly after it, else at least the last one's.
+            # Popularity never falls, and directly after the first level it rises by at least one.
             lowest = least + (b == g) - instance.floor
             cost = self._cost(b, self.values[b + 1])
             cost = (cost - instance.admission(b, self._popularities(b), self.mu)[:, n : n + 1])[lowest:, n:]
@@ -222,12 +225,12 @@ class PricedTable:
         return tuple(path)
 
     def _popularities(self, b: int) -> NDArray[np.int64]:
-        """[p, 1]: of block b."""
+        """[p, 1]: the possible popularities of block b."""
         rows = max(0, self.instance.last_popularity(b) - self.instance.floor + 1)
         return self.instance.floor + np.arange(rows)[:, None]
 
     def _cost(self, b: int, after: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[p, n]: block b at popularity p <= n, then the cost to go."""
+        """[p, n]: cost of block b with popularity p <= n, plus the cost to go."""
         p = self._popularities(b)
         cost = after[: len(p)] + self.instance.admission(b, p, self.mu)
         cost += self.per_block * p
@@ -235,7 +238,7 @@ class PricedTable:
         return cost
 
     def _first_level(self, g: int) -> tuple[float, int, int]:
-        """(cost, p, n) of the best first level of g blocks, everything after it strictly more popular."""
+        """(cost, p, n) of the best first level of g blocks, if all later blocks are more popular."""
         instance, p = self.instance, self._popularities(0)
         cost = instance.admission(0, p, self.mu) + g * self.per_block * p
         if g < instance.num_blocks:

@@ -1,18 +1,18 @@
-"""The smallest Lambda, proven; or the best matrix met and a valid bound when time or memory end first.
+"""The smallest Lambda with a proof; or the best matrix so far and a valid bound, if time or memory do not suffice.
 
-Three steps, each of which may already close the gap:
+There are three steps, each of which may already close the gap:
 
-1. the two-level closed form gives a matrix;
-2. the dual programme gives a bound, raised by its price, and paths that are tried as matrices; where its table is
-   too large, the one with two prices gives both;
-3. best-first search with plunging over the paths of ``permissions``, least popular block first. A node keeps the
-   histogram of the admitted clients' remaining budgets, whose true waste sharpens the programme's bound.
+1. The two-level closed form gives a matrix.
+2. The dual programme gives a bound and paths, which may be better matrices. If its table is too large, the programme
+   with two prices replaces it, and there is no third step.
+3. A best-first search with plunging goes over the paths of ``permissions``, least popular block first. Each node has
+   the histogram of the admitted clients' remaining budgets, whose true waste sharpens the programme's bound.
 
-Own programme and search, in NumPy, rather than a model for a solver: HiGHS on a MILP of the definition takes 11 s at
-N=12, M=6, where this takes 2 ms, and had no bound above 0 after a minute at N=50, M=12, where this takes 20 ms
-(``against_highs`` in artifacts/benchmarks/allocation.json).
+This search is much faster than HiGHS on a MILP of the definition: 2 ms and 11 s at N=12, M=6. At N=50, M=12 it takes
+20 ms, and HiGHS had no bound above 0 after a minute (``against_highs`` in artifacts/benchmarks/allocation.json).
 
-Shapes: M blocks, N clients. ``budget_N`` int64; ``histogram[v]``: admitted clients with v blocks of budget left.
+Shapes: M blocks, N clients. ``budget_N`` int64; ``histogram[v]``: number of admitted clients with v blocks of budget
+left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from zorba_core.allocation.solvers.dual_programme import DualTable
 from zorba_core.allocation.solvers.permissions import Best, Instance, OutOfTime, Path, check_deadline, matrix_of, take
 from zorba_core.allocation.solvers.two_level import closest_two_level
 
-# The rest of the time limit is for the step under way when the deadline passes, and for building the matrix.
+# The rest of the time limit is for the step that runs when the deadline passes, and for building the matrix.
 _SHARE_OF_LIMIT = 0.95
 
 
@@ -43,8 +43,8 @@ _SHARE_OF_LIMIT = 0.95
 def exact(problem: Problem, options: Options) -> Allocation | Answer:
     """Minimise Lambda within the time limit.
 
-    The bound is valid in every case. 0.1 s at N=50, M=12. Fleets of N=50 are proven for M=12, 24 and 48; above some
-    N=150 the answer is two-level (or a matrix met on the way) with a bound that is typically within 1 % of it.
+    The bound is always valid. 0.1 s at N=50, M=12. With N=50 the optimum is proven for M=12, 24 and 48. From about
+    N=150 on the answer is the best of a few matrices, with a bound that is typically within 1 % of it.
     """
     deadline = time.perf_counter() + _SHARE_OF_LIMIT * options.time_limit
     start = closest_two_level(problem)
@@ -64,7 +64,7 @@ def exact(problem: Problem, options: Options) -> Allocation | Answer:
 
 
 class _Node(NamedTuple):
-    """A path of ``placed`` blocks; nodes compare by their bound, then by their age."""
+    """A path of ``placed`` blocks. Nodes are ordered by bound, then by age."""
 
     bound: float
     serial: int
@@ -78,13 +78,11 @@ class _Node(NamedTuple):
 
 
 def search(best: Best, tables: list[DualTable], deadline: float) -> None:
-    """Best-first with plunging: take the open node of least bound and follow its best child down to a leaf.
+    """Best-first search with plunging: take the open node of least bound and follow its best child down to a leaf.
 
     Raises:
-        OutOfTime: the deadline passed; ``best`` stays valid.
+        OutOfTime: the deadline passed; ``best`` remains valid.
     """
-    if best.proven:
-        return
     serial, empty = itertools.count(), np.zeros(best.instance.num_blocks + 1, np.int64)
     heap = [_Node(best.bound, next(serial), 0, 0, best.instance.floor, 0, 0.0, empty, ())]
     while heap:
@@ -93,7 +91,7 @@ def search(best: Best, tables: list[DualTable], deadline: float) -> None:
             return
         node: _Node | None = heapq.heappop(heap)
         while node is not None:
-            # What is open now, ``node`` and the heap, has bounds of at least ``best.bound``.
+            # All open nodes, ``node`` and the heap, have bounds of at least ``best.bound``.
             check_deadline(deadline)
             children = sorted(_children(node, best, tables, serial))
             node = children[0] if children else None
@@ -103,7 +101,7 @@ def search(best: Best, tables: list[DualTable], deadline: float) -> None:
 
 
 def _children(node: _Node, best: Best, tables: list[DualTable], serial: Iterator[int]) -> Iterator[_Node]:
-    """Nodes with one block more that could still beat the best value; leaves are offered as answers here."""
+    """Nodes with one more block that could beat the best value. Offers complete paths to ``best``."""
     instance, b, n = best.instance, node.placed, node.admitted
     M, N = instance.num_blocks, instance.num_clients
     waste = _waste(node.histogram, M - b) + instance.waste_before[b, n:] - instance.waste_before[b, n]
@@ -113,7 +111,7 @@ def _children(node: _Node, best: Best, tables: list[DualTable], serial: Iterator
         for table in tables:
             np.maximum(bound, cost + table.mu * waste + table.to_go(b, n, p, node.used), out=bound)
         bound[: max(0, p - n)] = np.inf
-        if b and p == node.least:  # clients who may use one block of a popularity may use them all
+        if b and p == node.least:  # all blocks of the same popularity have the same permitted clients
             bound[1:] = np.inf
         for more in np.flatnonzero(best.beaten_by(bound)).tolist():
             reached = n + more

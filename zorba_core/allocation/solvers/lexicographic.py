@@ -1,12 +1,12 @@
 """The paper's solver: Theorem 4, Dinic's flow, and the greedy update of Algorithm 1.
 
-Three points where the printed text does not run, and what is done about them:
+The printed algorithm needs three clarifications:
 
-* budgets are floored to whole blocks first (the paper's real-valued budgets give a gamma* that no matrix attains);
-* Dinic's flow may leave clients with no block. With S = sum of budgets = gamma* M + r and r < M, Algorithm 1 can raise
-  at most r blocks, so some block stays a candidate while any client has room; a client without a block has room,
-  hence every such client gets one before the loop can end;
-* Algorithm 1's guard never changes in the loop, so its one real exit is an empty candidate set, which is added.
+* Budgets are rounded down to whole blocks first. The paper's real-valued budgets give a gamma* that no matrix attains.
+* Dinic's flow may leave clients without a block, but Algorithm 1 gives each of them one. With sum of budgets =
+  gamma* M + r, r < M, it can raise at most r blocks, so some block is a candidate as long as any client has room, and
+  a client without a block has room.
+* The condition of Algorithm 1's loop never changes within the loop, so the loop here also ends without candidates.
 
 Shapes: M blocks, N clients. ``A_MN`` bool; ``budget_N``, ``room_N`` int64.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.bool_]:
-    """A-tilde of problem P_I: gamma* clients on every block, by Dinic's algorithm. Clients may be left without one."""
+    """A-tilde of problem P_I: gamma* clients on every block, by Dinic's algorithm. Some clients may have no block."""
     gamma = gamma_star(budget_N, num_blocks)
     from networkx.algorithms.flow import dinitz
 
@@ -43,8 +43,8 @@ def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.b
 
 
 def can_be_met(budget_N: NDArray[np.int64], num_blocks: int, popularity: int) -> bool:
-    """Whether every block can have so many clients, by a maximum flow; Theorem 4 in closed form is ``gamma_star``."""
-    import networkx as nx  # takes long to load, and other solvers do without
+    """Whether every block can have ``popularity`` clients, by a maximum flow, to check the closed ``gamma_star``."""
+    import networkx as nx  # slow to import, and other solvers do not need it
     from networkx.algorithms.flow import dinitz
 
     graph = _network(budget_N, num_blocks, popularity)
@@ -54,9 +54,9 @@ def can_be_met(budget_N: NDArray[np.int64], num_blocks: int, popularity: int) ->
 def greedy_update(
     initial_MN: NDArray[np.bool_], budget_N: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Algorithm 1: activate one block after another where the most clients gain, until no candidate is left.
+    """Algorithm 1: activate one more client on the block from which most clients gain, until there is no candidate.
 
-    Ties of the argmax go to the smallest block id. The input is not changed.
+    Ties of the argmax go to the smallest block id. Does not change the input.
     """
     A_MN, popularity_M = initial_MN.copy(), popularity(initial_MN)
     gamma = int(popularity_M.min())
@@ -97,11 +97,11 @@ def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.Di
 def lexicographic(problem: Problem, options: Options) -> Allocation:
     """The inner step of Algorithm 2 for one budget vector: Dinic's flow, then Algorithm 1.
 
-    Popularities of the result are gamma* or gamma* + 1. The clients that Algorithm 1 "randomly selects" come from the
-    options' seed. 9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
+    Popularities of the result are gamma* or gamma* + 1. Algorithm 1 "randomly selects" clients by the options' seed.
+    9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
 
     Raises:
-        InvalidInputError: a total, which the method has no place for.
+        InvalidInputError: the problem has a total, which the method does not support.
     """
     if problem.total is not None:
         raise InvalidInputError(

@@ -1,17 +1,17 @@
-"""Two-level allocations in closed form: g hub blocks that all may use, and M - g blocks for the largest budgets only.
+"""Two-level allocations in closed form: g hub blocks for all clients, and M - g blocks for the largest budgets only.
 
 Hub blocks have popularity v1, the others v2 <= v1, and only the n2 clients of largest budget use the others, so
-Lambda <= (N - n2)/v1^2 + n2/v2^2. With D = (M - g) v2, a choice (g, n2, v1, v2) can be carried out iff
+Lambda <= (N - n2)/v1^2 + n2/v2^2. With D = (M - g) v2, a choice (g, n2, v1, v2) is feasible iff
 
     v2 <= n2,  D <= sum_{i<=n2} min(budget_i, M - g),
     g v1 <= sum_i min(budget_i, g) - max(0, D - sum_{i<=n2} max(0, budget_i - g)),
     g v1 + D <= T (total mode eq: the clients' blocks, N - n2 of them hub only, can reach T),
     N - n2 <= g v1,  N <= g v1 + D,
 
-which is Hoffman's condition for the flow from clients to the two groups; inside a group blocks are wrapped around.
-Only the histogram of budgets and its prefix sums enter, so a million clients cost a sort and a few passes.
+which is Hoffman's condition for the flow from clients to the two groups. Within a group the blocks are wrapped around
+the clients. The conditions need only the histogram of budgets and its prefix sums, so a million clients are fast.
 
-Shapes: M blocks, N clients, C choices. ``budget_N`` int64 sorted falling; ``g_C``, ``n2_C``, ``v1_C``, ``v2_C`` int64.
+Shapes: M blocks, N clients, G values of g. ``budget_N`` int64, falling.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solve import Options, solver
 from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets, wrapped
 
-# Up to this many values of n2 and of v2 are tried at once; beyond, a grid is refined around the best points.
+# Number of values of n2 and of v2 in a grid. For more values, finer grids around the best points follow.
 _GRID = 64
 _REFINED_GROUPS = 6
 
 
 class TwoLevel(NamedTuple):
-    """A choice of the closed form; ``bias_lambda`` is exact unless a client happens to hold popular blocks only."""
+    """A choice of the closed form. ``bias_lambda`` is exact unless one of the n2 clients has only hub blocks."""
 
     hub_blocks: int  # g
     hub_popularity: int  # v1
@@ -44,9 +44,8 @@ class TwoLevel(NamedTuple):
 def closest_two_level(problem: Problem, target: float = 0.0) -> Allocation:
     """The best of the two-level choices and the balanced allocation: of least Lambda, or closest to a ``target``.
 
-    Equals the optimum on most totals of realistic fleets; never better than ``exact``. Every (g, n2, v2) is tried when
-    N <= 64; above, a grid over n2 and v2 is refined down to single steps around its best points.
-    1 ms at N=50, milliseconds at N=1000, 1 s at N = 10^6.
+    Equals the optimum for most totals of realistic fleets. If N <= 64 every (g, n2, v2) is tried, else a grid over n2
+    and v2 with finer grids around its best points. 1 ms at N=50, milliseconds at N=1000, 1 s at N = 10^6.
     """
     even = balanced(problem)
     choice = best_two_level(problem, target)
@@ -57,7 +56,7 @@ def closest_two_level(problem: Problem, target: float = 0.0) -> Allocation:
 
 
 def best_two_level(problem: Problem, target: float = 0.0) -> TwoLevel | None:
-    """The choice whose closed-form Lambda is closest to ``target``, None when none can be carried out."""
+    """The feasible choice whose closed-form Lambda is closest to ``target``, or None."""
 
     def distance(choice: TwoLevel) -> float:
         return abs(choice.bias_lambda - target)
@@ -88,7 +87,7 @@ def best_two_level(problem: Problem, target: float = 0.0) -> TwoLevel | None:
 
 
 class _ClosedForm:
-    """Lambda of (g, n2, v2), broadcast, from prefix sums of the sorted budgets."""
+    """Lambda of (g, n2, v2), arrays that are broadcast, from prefix sums of the sorted budgets."""
 
     def __init__(self, problem: Problem) -> None:
         budget_N = problem.usable_N[problem.by_falling_budget_N]
@@ -121,7 +120,7 @@ class _ClosedForm:
     def evaluate(
         self, g: NDArray[np.int64], n2: NDArray[np.int64], v2: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Lambda, infinite where the choice cannot be carried out, and the largest v1."""
+        """Lambda, infinite for a choice that is not feasible, and the largest v1."""
         M, N = self.M, self.N
         demand = (M - g) * v2
         top = self.capped(n2, np.full_like(n2, M))
@@ -139,13 +138,13 @@ class _ClosedForm:
 
 
 def _carry_out(problem: Problem, choice: TwoLevel) -> Allocation:
-    """Blocks held in each group, then wrapped around. Clients are taken in the order of falling budgets."""
+    """The matrix of a choice: the number of blocks of each client in each group, then wrapped around."""
     M, N, g, n2 = problem.num_blocks, problem.num_clients, choice.hub_blocks, choice.top_clients
     order_N = problem.by_falling_budget_N
     budget_N = problem.usable_N[order_N]
     demand, hub_total = (M - g) * choice.top_popularity, g * choice.hub_popularity
     top_room = np.where(np.arange(N) < n2, np.minimum(budget_N, M - g), 0)
-    spare = np.minimum(np.maximum(budget_N - g, 0), top_room)  # blocks that take nothing from the hub
+    spare = np.minimum(np.maximum(budget_N - g, 0), top_room)  # budget that hub blocks cannot use
     from_spare = water_filled_budgets(spare, min(demand, int(spare.sum())))
     top_N = from_spare + water_filled_budgets(top_room - from_spare, demand - int(from_spare.sum()))
     _serve_every_client(top_N, top_room, hub_total)
@@ -158,13 +157,13 @@ def _carry_out(problem: Problem, choice: TwoLevel) -> Allocation:
     hub_N = must_N + water_filled_budgets(np.minimum(budget_N - top_N, g) - must_N, hub_total - int(must_N.sum()))
     held = np.empty((2, N), np.int64)
     held[:, order_N] = hub_N, top_N
-    # Hub last: most clients hold hub blocks only, and so reuse the base pass up to there.
+    # Hub last: most clients have hub blocks only, and can skip the blocks before their first active one.
     return Allocation(np.concatenate((wrapped(M - g, held[1]), wrapped(g, held[0]))))
 
 
 def _serve_every_client(top_N: NDArray[np.int64], top_room: NDArray[np.int64], hub_total: int) -> None:
-    """Where more clients hold none of the top blocks than the hub has places, give some of them one, in place, from
-    clients that hold several."""
+    """If the hub has too few places for the clients without a top block, give some of those clients a top block, in
+    place, from clients with several."""
     missing = int((top_N == 0).sum()) - hub_total
     if missing <= 0:
         return

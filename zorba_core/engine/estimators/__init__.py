@@ -1,1 +1,1 @@
-"""The ways to get rho[n, q]: one file each."""
+"""The estimators, which compute rho[n, q]: one file each."""

@@ -1,19 +1,18 @@
-"""Zeroth-order estimates of all clients in one forward pass a direction: the routed cohort.
+"""Zeroth-order estimates of all clients in one forward pass a direction: the cohort.
 
-All clients share w and v_q; they differ in their rows and in the blocks they activate. So one pass serves them all: at
-block m the rows of the clients that activate it go through w_m + mu v_m, the others through w_m. Up to its first active
-block a row is what it was without perturbation, so it starts there, from the hidden state that the base pass kept.
-Noise is drawn, and weights are moved, once for each direction and block, whatever the number of clients.
+All clients share w and v_q; they differ in their rows and in their active blocks. So one pass computes all clients: at
+block m the rows of the clients that activate it use w_m + mu v_m, the other rows w_m. Before a row's first active block
+its hidden state does not depend on the direction, so the row starts there, with the hidden state of the base pass.
+Each direction and block is drawn and added to the weights once, for any number of clients.
 
-The result is that of :func:`zorba_core.engine.estimators.reference.estimate`, the reference, written client by client:
+The result is that of the readable :func:`zorba_core.engine.estimators.reference.estimate`:
 
 - in float64 to 1e-10;
-- in float32 on the CPU just as closely, as long as every client's rows make at least 16 positions. A difference of two
-  losses over mu magnifies rounding by 1 / mu: two ways to round the same product are 1e-4 of rho apart at mu = 1e-3, so
-  agreement means the same bits. They are the same because each row keeps the length of its client's batch, because a
-  matrix product of 16 rows or more rounds each row as any larger one does (MKL; fewer rows take another path), and
-  because the label head is in float64;
-- on a GPU, whose kernels depend on the whole shape, up to rounding magnified by 1 / mu.
+- in float32 on the CPU as closely, if every client's rows have at least 16 positions. A finite difference divides
+  rounding errors by mu: two ways to round the same product differ by 1e-4 of rho at mu = 1e-3, so close agreement needs
+  the same bits. They are the same because each row has the length of its client's batch, because the bits of a row in
+  a matrix product of 16 rows or more do not depend on the other rows (MKL), and because the label head is in float64;
+- on a GPU, whose kernels depend on the shape of the batch, up to rounding errors divided by mu.
 
 Shapes: M blocks, N clients, Q directions, R rows of a group, L positions, H hidden size.
 """
@@ -32,9 +31,9 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.rows import Rows
 
-# Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
-# wider middle of a block, in a core's second-level cache (400 rows of opt-mini at once took half as long again), but
-# no fewer than a wide block's weights are worth reading for, or rounding to bfloat16; elsewhere large kernels.
+# Numbers of the hidden states (rows x positions x H) that go through a block at once. On the CPU they fit, with the
+# four times wider middle of a block, in a core's second-level cache (400 rows of opt-mini at once took 1.5 times as
+# long), but there is a minimum of positions, to pay for reading a wide block's weights or rounding them to bfloat16.
 _PIECE_CPU, _LEAST_POSITIONS_CPU, _LEAST_POSITIONS_BF16, _PIECE_ELSEWHERE = 2**17, 512, 2048, 2**26
 
 
@@ -49,16 +48,16 @@ def estimate_cohort(
     mu: float,
     inactive: Inactive = "frozen",
 ) -> Estimate:
-    """rho[n, q] of every client and direction. The network's weights are left as they were, bit for bit."""
+    """rho[n, q] of every client and direction. The network's weights have the same bits afterwards."""
     A_MN = np.asarray(A_MN, dtype=bool)
     num_blocks, num_clients = A_MN.shape
     blocks, cohort = range(num_blocks), Cohort(network, batches_N, A_MN)
     idle = network.run_block if inactive == "frozen" else network.run_block_without_weights
-    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)  # num_blocks: activates none, never starts
+    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)  # num_blocks: no active block
     everyone = cohort.pieces(np.ones(num_clients, dtype=bool))
     starting_M = [cohort.pieces(first_N == m) for m in blocks]
     active_M = [cohort.pieces(A_MN[m]) for m in blocks]
-    passive_M = [cohort.pieces(~A_MN[m] & (first_N < m)) for m in blocks]  # on their way, through weights as they are
+    passive_M = [cohort.pieces(~A_MN[m] & (first_N < m)) for m in blocks]  # after their first active block
 
     for m in blocks:
         cohort.keep(starting_M[m])
@@ -83,7 +82,7 @@ def estimate_cohort(
 
 
 def rows_at_once(network: Blocks, length: int) -> int:
-    """Rows of ``length`` positions that go through a block together."""
+    """How many rows of ``length`` positions go through a block together."""
     width = int(network.model.config.hidden_size)
     on_cpu = network.device.type == "cpu"
     least = _LEAST_POSITIONS_BF16 if network.precision == "bf16" else _LEAST_POSITIONS_CPU
@@ -93,30 +92,30 @@ def rows_at_once(network: Blocks, length: int) -> int:
 
 @dataclass(eq=False)
 class _Group:
-    """Rows of the clients whose batches have one length: no padding beyond what the reference has."""
+    """Rows of the clients whose batches have the same length, with the same padding as in the reference."""
 
     batch: Rows
     client_R: np.ndarray
     piece_rows: int
     hidden_RLH: Tensor
-    final_RPH: Tensor  # of the last block's output, what the loss reads
-    start_RLH: Tensor  # the hidden states before each row's first active block
+    final_RPH: Tensor  # hidden states after the last block that the loss needs
+    start_RLH: Tensor  # hidden states before each row's first active block
 
 
 Piece = tuple[_Group, slice | Tensor]  # some rows of a group
 
 
 class Cohort:
-    """The rows of all clients and where they stand."""
+    """The rows of all clients and their hidden states."""
 
     def __init__(self, network: Blocks, batches_N: Sequence[Rows], A_MN: np.ndarray) -> None:
         self._network = network
         self._rows_N = np.array([len(batch.token_ids_RL) for batch in batches_N])
         self._weight_N = np.array([batch.weights.sum() for batch in batches_N])
         clients_by_shape: dict[tuple[int, int], list[int]] = {}
-        for n in np.lexsort(A_MN):  # clients with the same blocks stand together: their rows are then a plain slice
+        for n in np.lexsort(A_MN):  # clients with the same blocks are neighbours, so their rows are a slice
             rows, length = batches_N[n].token_ids_RL.shape
-            # Too few positions for the same bits in company: such a client's rows go through on their own.
+            # A client with too few positions for the same bits goes through the blocks alone.
             alone = rows if rows * length < SAME_BITS_ROWS else 0
             clients_by_shape.setdefault((length, alone), []).append(int(n))
         self._groups = [
@@ -148,28 +147,28 @@ class Cohort:
         return chosen
 
     def keep(self, pieces: list[Piece]) -> None:
-        """Keep these rows' hidden states for :meth:`restart`."""
+        """Store these rows' hidden states for :meth:`restart`."""
         for group, rows in pieces:
             group.start_RLH[rows] = group.hidden_RLH[rows]
 
     def restart(self) -> None:
-        """Every row before its first active block again."""
+        """Return every row to its first active block."""
         for group in self._groups:
             group.hidden_RLH.copy_(group.start_RLH)
 
     def through(self, block: int, pieces: list[Piece], run: Callable[[int, Tensor], Tensor]) -> None:
-        """These rows through a block, by ``run(block, hidden states)``."""
+        """Apply a block to these rows by ``run(block, hidden states)``."""
         for group, rows in pieces:
             hidden_RLH = run(block, group.hidden_RLH[rows])
             if block == self._network.num_blocks - 1:
                 group.final_RPH[rows] = group.batch.read(hidden_RLH, rows)
-            elif hidden_RLH.shape == group.hidden_RLH.shape:  # of all rows: not copied
+            elif hidden_RLH.shape == group.hidden_RLH.shape:  # all rows: no copy is needed
                 group.hidden_RLH = hidden_RLH.to(group.hidden_RLH.dtype)
             else:
                 group.hidden_RLH[rows] = hidden_RLH
 
     def losses(self) -> np.ndarray:
-        """F_n of every client where its rows stand now, after the last block: (N,), float64."""
+        """F_n of every client, once all rows are through the last block: (N,), float64."""
         sum_N = np.zeros(len(self._rows_N))
         for group in self._groups:
             loss_E = group.batch.losses(self._network, group.final_RPH).cpu().numpy()

@@ -2,16 +2,16 @@
 
     rho[n, q] = sum over the blocks m that n activates of < grad_m F_n(w^_n; xi_n), v_q,m >
 
-is what finite differences tend to as mu goes to 0. A client of the method has no backward pass: it takes Q + 1 forward
-passes and sends these numbers with an error, which preflight reports. A simulation of many clients in one process has
-one, and then all Q numbers of a client cost about three forward passes, whatever Q is.
+is the limit of the finite differences as mu goes to 0. A real client computes no backward pass: it needs Q + 1 forward
+passes for these numbers, and its result has an error, which preflight reports. A simulation can use a backward pass, so
+that all Q numbers of a client cost about three forward passes, for any Q.
 
-A backward pass adds up what all rows want of a weight. To keep clients apart while their rows go through the blocks
-together, each layer's input x and the gradient dy of its output are watched: the client's gradient of a linear layer is
-dy^T x over the client's own rows. Clients of a *group* go through the blocks together; directions are drawn once for a
-*share* of groups, whose gradients are held in one table a block.
+A backward pass sums the gradient over all rows. To separate the clients, hooks read each layer's input x and the
+gradient dy of its output: a client's gradient of a linear layer is dy^T x over the client's rows. The clients of a
+*group* go through the blocks together. Each direction is drawn once for a *share* of several groups, whose gradients
+are in one table a block.
 
-Along low-rank directions u z^T no gradient is made: the scalar of a linear layer is sum_p (dy_p u) (x_p z).
+Low-rank directions u z^T need no gradient table: the scalar of a linear layer is sum_p (dy_p u) (x_p z).
 
 Shapes: M blocks, N clients, Q directions, C clients of a share or group, R rows of a group, P positions of these rows,
 E examples, D_m parameters of block m, I inputs and O outputs of a layer.
@@ -38,12 +38,12 @@ from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError
 
-TABLE_BYTES = 2**29  # of the gradients that are held at once, unless a single client's are more
-# Positions that go through the blocks together: more would not make a core faster, and the backward pass keeps them.
+TABLE_BYTES = 2**29  # limit on the gradient tables, unless a single client needs more
+# Positions that go through the blocks together. More need more memory for the backward pass and are not faster.
 _POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1280, 2**16
-_LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
+_LENGTH_RATIO = 0.75  # least ratio of the lengths of two rows in a group, where the shorter one is padded
 
-# Each network's tables, held from round to round: fresh memory takes the system longer to give than this to fill.
+# Each network's tables stay from round to round, because allocating new memory takes longer than filling it.
 _TABLES: weakref.WeakKeyDictionary[Blocks, list[Tensor]] = weakref.WeakKeyDictionary()
 
 Layers = list[tuple[nn.Module, dict[str, int]]]  # of a block: where each parameter stands in the block's vector
@@ -60,16 +60,15 @@ def estimate_exact(
     mu: float | None = None,
     inactive: Inactive = "frozen",
 ) -> Estimate:
-    """rho[n, q] of every client and direction. ``mu`` plays no part and is taken for the sake of one interface; the
-    network's weights are not written to.
+    """rho[n, q] of every client and direction. ``mu`` is ignored. The network's weights do not change.
 
     Raises:
-        InvalidInputError: a block has a layer whose gradient is not known here.
+        InvalidInputError: a block has a layer that is neither linear nor a norm.
     """
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    if inactive == "dropped":  # makes the block without weights now: later it would be a copy of a watched one
+    if inactive == "dropped":  # the block without weights is a copy, to be made before the blocks have hooks
         network.run_block_without_weights(0, network.embed(batches_N[0].token_ids_RL[:1]))
     layers_M = _layers(network)
     low_rank = directions.kind.low_rank
@@ -84,7 +83,7 @@ def estimate_exact(
 
 
 class _Gradients:
-    """The gradients of a share's clients, block by block, and in the end their scalars."""
+    """The gradients of a share's clients for each block, and then their scalars."""
 
     def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
         self._active_MC, self._seeds_Q, self._directions = active_MC, seeds_Q, directions
@@ -94,17 +93,17 @@ class _Gradients:
         self._table_MCD = [table_CD[:count].zero_() for table_CD in held_MCD]
 
     def add_matrix(self, block: int, start: int, client: int, left_PA: Tensor, right_PB: Tensor) -> None:
-        """The gradient of the matrix that starts there is left^T right, for the client at this place."""
+        """Add left^T right to the gradient of the matrix at index ``start`` of a block, for a client of the share."""
         shape = left_PA.shape[1], right_PB.shape[1]
         gradient_AB = self._table_MCD[block][client, start : start + shape[0] * shape[1]].view(shape)
         gradient_AB.addmm_(left_PA.t(), right_PB)
 
     def add_vector(self, block: int, start: int, client: int, gradient_A: Tensor) -> None:
-        """The gradient of the vector that starts there, for the client at this place."""
+        """Add to the gradient of the vector at index ``start`` of a block, for a client of the share."""
         self._table_MCD[block][client, start : start + len(gradient_A)].add_(gradient_A)
 
     def scalars(self) -> np.ndarray:
-        """rho of the share's clients and all directions: (C, Q), float64."""
+        """rho of the share's clients: (C, Q), float64."""
         total_CQ = np.zeros((self._active_MC.shape[1], len(self._seeds_Q)))
         for m, table_CD in enumerate(self._table_MCD):
             if self._active_MC[m].any():
@@ -117,7 +116,7 @@ class _LowRankScalars:
 
     def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
         self._total_CQ = torch.zeros(active_MC.shape[1], len(seeds_Q), dtype=torch.float64, device=network.device)
-        # Blocks come one by one: the factors of one are enough.
+        # The backward pass goes block by block, so a cache of one block is enough.
         self._factors_of = functools.lru_cache(1)(
             lambda block: {factors.part.start: factors for factors in directions.factors(seeds_Q, block)}
         )
@@ -135,8 +134,8 @@ class _LowRankScalars:
 
 
 def _shares(network: Blocks, batches_N: Sequence[Rows], *, tables: bool) -> list[list[list[int]]]:
-    """The clients, those with the longest rows first, in shares of groups. With ``tables`` of gradients a share has as
-    many clients as :data:`TABLE_BYTES` allow."""
+    """The clients in shares of groups, those with the longest rows first. With gradient ``tables``, a share has at most
+    as many clients as fit in :data:`TABLE_BYTES`."""
     most = max(1, TABLE_BYTES // (sum(network.sizes_M) * network.dtype.itemsize)) if tables else len(batches_N)
     positions = _POSITIONS_CPU if network.device.type == "cpu" else _POSITIONS_ELSEWHERE
     shares: list[list[list[int]]] = []
@@ -163,18 +162,18 @@ def _backward(
     sums: _Gradients | _LowRankScalars,
     place: int,
 ) -> np.ndarray:
-    """F_n of a group, (C,), float64; ``sums`` gets the gradients of each layer. The group's first client stands at
-    ``place`` of the share."""
+    """F_n of a group, (C,), float64. Adds the gradients of each layer to ``sums``. ``place`` is the position of the
+    group's first client in the share."""
     rows, clients = batches_C[0].joined(batches_C, network.device), np.arange(len(batches_C))
     rows_C = [len(batch.token_ids_RL) for batch in batches_C]
     client_R, client_E = np.repeat(clients, rows_C), np.repeat(clients, [len(batch) for batch in batches_C])
     share_E = 1 / np.array([batch.weights.sum() for batch in batches_C])[client_E]
     own_M = [np.flatnonzero(active_C).tolist() for active_C in A_MC]
     active_M = [m for m, own in enumerate(own_M) if own]
-    first = active_M[0] if active_M else network.num_blocks  # nothing is kept of the blocks before it
+    first = active_M[0] if active_M else network.num_blocks  # the backward pass ends at this block
 
     def add(block: int, layer: nn.Module, starts: dict[str, int], x: Tensor, dy: Tensor) -> None:
-        """Hand over the gradients of a layer's parameters, for the clients that activate its block."""
+        """Add the gradients of a layer's parameters for the clients that activate its block."""
         x_PI, dy_PO = (part.flatten(0, -2).to(layer.weight.dtype) for part in (x, dy))
         positions_C = [len(x_PI) // len(client_R) * count for count in rows_C]
         x_CPI, dy_CPO = x_PI.split(positions_C), dy_PO.split(positions_C)
@@ -204,14 +203,14 @@ def _backward(
                 hidden = _through(network, m, hidden, A_MC[m, client_R], inactive)
             loss_E = rows.losses(network, rows.read(hidden)) * torch.from_numpy(share_E).to(network.device)
         if active_M:
-            # After autocast the backward pass follows what the forward pass cast.
+            # With bf16 the backward pass uses the dtypes of the forward pass, so it needs no autocast.
             with products_in("highest" if network.precision == "bf16" else network.precision, network.device):
                 torch.autograd.grad(loss_E, entering, torch.ones_like(loss_E))
     return np.bincount(client_E, loss_E.detach().cpu().numpy(), minlength=len(clients))
 
 
 def _through(network: Blocks, block: int, hidden_RLH: Tensor, active_R: np.ndarray, inactive: Inactive) -> Tensor:
-    """All rows through a block; with ``dropped``, those of clients that do not activate it without its weights."""
+    """Apply a block to all rows. With ``dropped``, rows of clients that do not activate it use zero weights."""
     if inactive == "frozen" or active_R.all():
         return network.run_block(block, hidden_RLH)
     own, without = network.run_block(block, hidden_RLH), network.run_block_without_weights(block, hidden_RLH)
@@ -219,10 +218,10 @@ def _through(network: Blocks, block: int, hidden_RLH: Tensor, active_R: np.ndarr
 
 
 def _layers(network: Blocks) -> list[Layers]:
-    """Of each block the modules that have trained parameters of their own.
+    """The modules of each block that directly have trained parameters.
 
     Raises:
-        InvalidInputError: one is neither a linear layer nor a norm.
+        InvalidInputError: a module is neither a linear layer nor a norm.
     """
     layers_M: list[Layers] = []
     for m in range(network.num_blocks):
@@ -234,7 +233,7 @@ def _layers(network: Blocks) -> list[Layers]:
             norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in own.values())
             if starts and not (norm or isinstance(layer, nn.Linear | Conv1D)):
                 raise InvalidInputError(
-                    f"estimator exact knows linear layers and norms, and block {m} has a {type(layer).__name__}; "
+                    f"estimator exact supports linear layers and norms, and block {m} has a {type(layer).__name__}; "
                     "use estimator cohort"
                 )
             layers_M[m] += [(layer, starts)] if starts else []
@@ -242,7 +241,7 @@ def _layers(network: Blocks) -> list[Layers]:
 
 
 def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:
-    """How fast each number that the norm returns grows with its weight, (P, I): a norm is linear in its weights."""
+    """The derivative of a norm's output by its weight, (P, I). A norm is linear in its weights."""
     one_I = torch.ones_like(norm.weight)
     if type(norm) is nn.LayerNorm and norm.bias is not None:
         return F.layer_norm(x_PI, norm.normalized_shape, one_I, norm.bias, norm.eps).sub_(norm.bias)

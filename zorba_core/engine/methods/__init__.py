@@ -1,1 +1,1 @@
-"""The federated methods: what clients report, and how the server moves the weights."""
+"""The federated methods: the clients' reports and the server's update."""

@@ -1,11 +1,11 @@
-"""FedIT: one SGD step of each client from the shared weights, by backpropagation. The average of the stepped models is
-the step along the mean of the gradients.
+"""FedIT: each client takes one SGD step from the shared weights, by backpropagation, and the server averages the
+models. This average is one step along the mean of the clients' gradients.
 
-F_n is a weighted mean of the losses of client n's examples, so the mean over clients of the gradients of F_n is the
-gradient of one weighted mean over all examples: one forward and one backward pass serve every client. It costs the
-memory that forward-only training avoids: what every block made of every row is kept until the backward pass.
+F_n is a weighted mean of the losses of client n's examples, so the mean of the clients' gradients is the gradient of
+one weighted mean over all examples: one forward and one backward pass compute it. The backward pass needs the outputs
+of every block for every row, which is the memory that forward-only training saves.
 
-A client whose loss is not finite is left out, as if it had not been asked.
+A client whose loss is not finite does not count.
 
 Shapes: N clients, E examples of all clients, M blocks, D_m parameters of block m.
 """
@@ -26,7 +26,7 @@ from zorba_core.errors import RunError
 
 
 class FedIT(Method):
-    """Exchanges the weights; its log cannot rebuild them, so a run resumes from its checkpoint."""
+    """Exchanges the weights. The log cannot rebuild them, so a run resumes from a checkpoint."""
 
     def report(self, context: RoundContext) -> Reports:
         asked, loss_N = np.flatnonzero(context.asked_N), np.zeros(context.A_MN.shape[1])
@@ -45,8 +45,8 @@ class FedIT(Method):
 
 
 def mean_gradient(network: Blocks, batches_N: Sequence[Rows]) -> tuple[tuple[Tensor, ...], np.ndarray, int]:
-    """The mean over clients of the gradients of F_n, (D_m,) for each block, by one backward pass; by a second one,
-    without them, where some losses are not finite. Also F_n, (N,) float64, and how many batches passed forward."""
+    """The mean over clients of the gradients of F_n, (D_m,) for each block; F_n, (N,) float64; and the number of
+    batches in all forward passes. If some losses are not finite, a second pass leaves those clients out."""
     loss_N, sum_M = _pass(network, batches_N)
     passes, finite = len(batches_N), np.flatnonzero(np.isfinite(loss_N))
     if len(finite) < len(batches_N):

@@ -1,10 +1,10 @@
-"""FedZO: every client perturbs along directions of its own and sends a whole estimate of the gradient.
+"""FedZO: every client has its own directions and sends a whole estimate of the gradient.
 
-In a deployment nobody else learns a client's directions; that is why it must send the estimate. Here client n's
-direction for the round's seed s is that of a seed derived from both, the first 64 bits of the stream
-("client-direction", s, n) of :mod:`zorba_core.engine.randomness`, so that a run is repeatable and its scalars alone can
-rebuild it. Derived seeds are 64 bits long and shared ones 32, so that two clients, rounds or methods meet in one
-direction only by a chance of about one in 2**32 or less.
+In a deployment a client's directions are private, so it must send the estimate. In this simulation client n's direction
+for the round's seed s has a seed that is derived from both: the first 64 bits of the stream ("client-direction", s, n)
+of :mod:`zorba_core.engine.randomness`. So a run can be repeated, and its scalars alone rebuild the updates. Derived
+seeds have 64 bits and shared ones 32, so two clients, rounds or methods share a direction with a probability of about
+2**-32 or less.
 
 A round moves block m by
 
@@ -29,7 +29,7 @@ from zorba_core.engine.rows import Rows
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
-    """Client n's own seeds for the round's seeds, in their order."""
+    """Client n's seeds for the round's seeds, in the same order."""
     return [_client_seed(int(seed), int(client)) for seed in seeds_Q]
 
 
@@ -39,19 +39,18 @@ def _client_seed(seed: int, client: int) -> int:
 
 
 def own_coefficients(rho_NQ: np.ndarray, reported_N: np.ndarray) -> np.ndarray:
-    """rho[n, q] / (N Q) over the N clients that reported, 0 for the others; clients after each other: (U,)."""
+    """rho[n, q] / (N Q) for the N clients that reported, 0 for the others, client by client: (U,)."""
     count = max(int(reported_N.sum()), 1) * rho_NQ.shape[1]
     return np.where(reported_N[:, None], rho_NQ / count, 0.0).ravel()
 
 
 class FedZO(ScalarMethod):
-    """Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
+    """The log has the scalars, which rebuild the estimates; a deployment would send the estimates."""
 
     def measure(
         self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
-        """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
-        another."""
+        """The scalars of some clients, one client after another, because no two of them perturb the same weights."""
         seeds_Q = context.seeds_Q
         estimates = [
             estimator(context.network, [batch], context.A_MN[:, [n]], client_seeds(seeds_Q, n), context.directions)

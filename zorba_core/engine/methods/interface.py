@@ -1,24 +1,23 @@
-"""What a method is: its facts, and three functions over an explicit server state.
+"""The interface of a method: its facts, and three functions with an explicit server state.
 
-    init(num_blocks, settings) -> state                          before the first round
-    report(context) -> Reports                                   what the clients answer; no weight is changed
-    update(context, reports, reported_N, state) -> (rho_bar_MQ or None, state)      the server moves the weights
+    init(num_blocks, settings) -> state                                             before the first round
+    report(context) -> Reports                                                      the clients' reports
+    update(context, reports, reported_N, state) -> (rho_bar_MQ or None, state)      the server updates the weights
 
-Plans, judging of reports, evaluation, data, seeds and logging are the same for all methods; so a difference between two
-runs of one seed is the method's. A state is a mapping from names to float64 arrays, and no function changes the one it
-is given: they return a new one.
+Plans, checks of reports, evaluation, data, seeds and logging are the same for all methods, so two runs of one seed
+differ by the method alone. A state is a mapping from names to float64 arrays. A function never changes its state
+argument; it returns a new state.
 
 Most methods are a :class:`ScalarMethod`: clients send one number a direction, and the server moves block m by
-``-lr sum_q c[m, q] v_q``. Such a method only says what the coefficients c are (EXTENDING.md shows one with a state).
-To be listed without importing torch, an installed package names facts alone, with
-``code="my_package.momentum:Momentum"``.
+``-lr sum_q c[m, q] v_q``. Such a method only defines the coefficients c (EXTENDING.md shows one with a state). An
+installed package can register facts alone, with ``code="my_package.momentum:Momentum"``, so that a list of the methods
+imports no torch.
 
 ``coefficients`` is a pure function of a few numbers. A federation sends its result to the clients, whose replicas apply
-it along the shared directions without knowing the method.
+it along the shared directions. Clients do not need the method's code.
 
-The log holds, for every round, the coefficients that were applied and the state after it, so a run is resumed and
-replayed without computing them again. A method that exchanges whole estimates has no coefficients; its updates are
-computed again from the log's scalars.
+The log has the coefficients of every round and the state after it, so resume and replay do not compute them again. A
+method that exchanges whole estimates has no coefficients; its updates are computed again from the log's scalars.
 
 Shapes: M blocks, N clients, Q directions of a round.
 """
@@ -49,53 +48,50 @@ class Method(MethodFacts, ABC):
 
     @abstractmethod
     def report(self, context: RoundContext) -> Reports:
-        """The reports of the clients that ``context.asked_N`` names."""
+        """The reports of the clients in ``context.asked_N``. Must not change the weights."""
 
     @abstractmethod
     def update(
         self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
     ) -> tuple[np.ndarray | None, MethodState]:
-        """Move the network's weights, in place, by the reports of the clients in ``reported_N``.
+        """Update the network's weights, in place, by the reports of the clients in ``reported_N``.
 
-        A method whose log can be replayed looks at nothing of the reports but ``rho_NQ``.
+        For replay from the log, a method must use nothing of the reports but ``rho_NQ``.
 
         Returns:
-            rho_bar_MQ where scalars are exchanged, and the state afterwards.
+            rho_bar_MQ if scalars are exchanged, else None; and the new state.
 
         Raises:
-            RunError: the reports cannot be used; no weight is changed.
+            RunError: the reports are not usable; the weights are unchanged.
         """
 
 
 def logged_state(state: MethodState) -> MethodState:
-    """The state in the numbers that the log keeps of it, so that a resumed run continues with the same bits."""
+    """The state in the float64 of the log, so that a resumed run continues with the same bits."""
     return {name: np.asarray(value, np.float64) for name, value in state.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Scalars:
-    """What the server knows after a round in which clients sent one number a direction."""
+    """The server's data after a round in which clients sent one number a direction."""
 
-    rho_bar_MQ: np.ndarray  # the clients' average for each block, by the run's rule
-    rho_NQ: np.ndarray  # each client's own
+    rho_bar_MQ: np.ndarray  # average over clients for each block, by the run's rule
+    rho_NQ: np.ndarray  # each client's scalars
     A_MN: np.ndarray
-    reported_N: np.ndarray  # whose scalars are in the average
+    reported_N: np.ndarray  # the clients in the average
 
 
 class ScalarMethod(Method):
-    """Clients send one scalar a shared direction; the server steps along the same directions. As it is: ZorBA."""
+    """Clients send one scalar a shared direction; the server steps along the same directions. This class is ZorBA."""
 
     def coefficients(self, state: MethodState, scalars: Scalars, settings: Settings) -> tuple[np.ndarray, MethodState]:
-        """How far each block moves along each direction, in units of the learning rate: (M, Q), and the new state.
-
-        A pure function: of its arguments alone, which it does not change.
-        """
+        """The coefficients c, (M, Q), and the new state. A pure function that does not change its arguments."""
         return scalars.rho_bar_MQ, state
 
     def measure(
         self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
-        """The scalars of some clients, whose batches are given."""
+        """The scalars of some clients for their batches."""
         return estimator(context.network, batches, context.A_MN[:, clients], context.seeds_Q, context.directions)
 
     def report(self, context: RoundContext) -> Reports:
@@ -118,16 +114,16 @@ class ScalarMethod(Method):
     def checked_coefficients(
         self, state: MethodState, scalars: Scalars, settings: Settings
     ) -> tuple[np.ndarray, MethodState]:
-        """:meth:`coefficients`, as the log and the wire can carry them.
+        """:meth:`coefficients` in float64.
 
         Raises:
-            RunError: they have another shape than the averages, or are not finite.
+            RunError: their shape is not that of the averages, or they are not finite.
         """
         coefficients_MQ, state = self.coefficients(state, scalars, settings)
         shape = scalars.rho_bar_MQ.shape
         if np.shape(coefficients_MQ) != shape or not np.isfinite(coefficients_MQ).all():
             raise RunError(
-                f"method {self.name} gives coefficients of shape {np.shape(coefficients_MQ)}, finite ones of shape "
-                f"{shape} are needed"
+                f"method {self.name} returns coefficients of shape {np.shape(coefficients_MQ)}; they must be finite "
+                f"and of shape {shape}"
             )
         return np.asarray(coefficients_MQ, np.float64), logged_state(state)
