@@ -118,5 +118,5 @@ def test_an_update_moves_the_weights_by_a_sum_of_the_directions(make_tiny_model)
 
 
 def test_a_low_rank_kind_is_made_of_signs():
-    with pytest.raises(InvalidInputError, match="made of signs"):
+    with pytest.raises(InvalidInputError, match="needs signs=True and no norm"):
         DirectionKind("flat", "Flat", "no such thing", noise.normals, low_rank=True)

@@ -12,7 +12,7 @@ from tests.tiny_models import tiny_model
 from zorba_core.engine.reports import ABSURD, MALFORMED, NON_FINITE, NOT_ASKED, REPORTED, SILENT
 from zorba_core.errors import RunError
 from zorba_core.federation import client_app
-from zorba_core.federation.protocol import answer_records
+from zorba_core.federation.protocol import CATCH_UP, answer_records
 from zorba_core.federation.request import Request
 from zorba_core.federation.server_app import serve
 from zorba_core.federation.simulate import LocalGrid
@@ -56,6 +56,20 @@ def test_nonsense_costs_that_answer_and_is_noted_with_client_and_reason(ask, nod
     assert (refused["client"], refused["round"]) == (2, 2)
     assert says in refused["reason"]
     assert all_equal(run)
+
+
+def test_a_malformed_hash_at_the_end_costs_that_comparison(ask, nodes):
+    class Grid(LocalGrid):
+        def _answered(self, message, context):
+            answer = super()._answered(message, context)
+            if (message.metadata.message_type, context.node_config["partition-id"]) == (CATCH_UP, 2):
+                answer.content = answer_records({"weights": 7, "replica_round": 4})
+            return answer
+
+    run = serve(ask(), Grid(nodes))
+    assert [client["client"] for client in run.summary["replicas"]] == [0, 1, 3]
+    assert all_equal(run, 3)
+    assert {event["client"] for event in run.summary["events"] if event["what"] == "refused"} == {2}
 
 
 def test_a_client_whose_code_fails_costs_that_answer(ask, nodes, monkeypatch):

@@ -87,7 +87,7 @@ class Blocks:
 
     @property
     def max_positions(self) -> int:
-        """Longest row; ALiBi sets no limit."""
+        """The most positions of a row. Models with ALiBi have no limit."""
         return int(getattr(self.model.config, "max_position_embeddings", None) or 2**31)
 
     @property
@@ -249,15 +249,11 @@ class Blocks:
     @functools.cached_property
     @torch.no_grad()
     def _in_tuple(self) -> bool:
-        """Whether a block returns a tuple, from one call of the first block."""
-        own, seen = self._blocks[0].forward, []
-
-        def look(*arguments: Any, **named: Any) -> None:
-            seen.append(isinstance(own(*arguments, **named), tuple))
-            raise _Stop
-
-        with _replaced_forward(self._blocks[:1], [look]), contextlib.suppress(_Stop):
-            self.model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=self.device), use_cache=False)
+        """Whether the first block returns a tuple."""
+        seen: list[bool] = []
+        hook = self._blocks[0].register_forward_hook(lambda _, __, returned: seen.append(isinstance(returned, tuple)))
+        self.model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=self.device), use_cache=False)
+        hook.remove()
         return seen[0]
 
     @torch.no_grad()

@@ -54,7 +54,7 @@ class Round:
     eval_loss: float | None = None  # nats
     eval_accuracy: float | None = None
     weights_sha256: str | None = None  # of the evaluated weights, to check a replay
-    events: tuple[dict[str, Any], ...] = ()  # of a federation: clients that joined, left or were refused
+    events: tuple[dict[str, Any], ...] = ()  # clients of a federation that joined, left or were refused
 
     @property
     def reported_N(self) -> np.ndarray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,14 +115,12 @@ class Server:
         rho_NQ, loss_N, passes = np.zeros((clients, len(seeds_Q))), np.zeros(clients), 0
         status_N = np.full(clients, NOT_ASKED, np.uint8)
         status_N[list(tasks)] = SILENT
-        for client, answer in self.members.exchange(TRAIN, tasks).items():
-            try:
-                rho_NQ[client], loss_N[client], own_passes = _report(answer, t, len(seeds_Q))
-                passes += own_passes
-                status_N[client] = REPORTED
-            except ProtocolError as error:
-                status_N[client] = MALFORMED
-                self.members.refuse(client, str(error))
+        answers = self.members.exchange(TRAIN, tasks)
+        status_N[list(answers)] = MALFORMED
+        for client, report in self._read(answers, lambda answer: _report(answer, t, len(seeds_Q))).items():
+            rho_NQ[client], loss_N[client], own_passes = report
+            passes += own_passes
+            status_N[client] = REPORTED
         answered_N = status_N == REPORTED
         status_N[answered_N] = check_reports(rho_NQ, loss_N, answered_N, mu=settings.mu)[answered_N]
         for client in np.flatnonzero(answered_N & (status_N != REPORTED)):
@@ -155,6 +153,16 @@ class Server:
         same = {"held_out": self._held_out[client], "prior_C": self.prior_C}
         return Task(self.members.run, line.number, line.start, line.after(seat.replica_round), **same, **fields)
 
+    def _read(self, answers: Mapping[int, Answer], read: Callable[[Answer], Any]) -> dict[int, Any]:
+        """``read`` of each client's answer, without those that are malformed."""
+        values: dict[int, Any] = {}
+        for client, answer in answers.items():
+            try:
+                values[client] = read(answer)
+            except ProtocolError as error:
+                self.members.refuse(client, str(error))
+        return values
+
     def finish(self) -> dict[str, Any]:
         """After the last round: every client applies all averages. Returns whether its weights equal the server's, and
         the last events, for the run's summary."""
@@ -162,7 +170,7 @@ class Server:
         for _ in range(2):  # the first answer of a restarted client may be an error with its replica_round
             left = [client for client in self.members.free() if client not in shown]
             answers = self.members.exchange(CATCH_UP, {client: self._task(client) for client in left})
-            shown |= {client: answer.text("weights") for client, answer in answers.items()}
+            shown |= self._read(answers, lambda answer: answer.text("weights"))
         replicas = [
             {"client": client, "weights_sha256": sha256, "equal": sha256 == weights}
             for client, sha256 in sorted(shown.items())
@@ -200,7 +208,8 @@ class Server:
         """The mean loss over the clients' held-out rows, nats, after the line's last round."""
         chosen = [client for client in self.members.free() if self._held_out[client]]
         answers = self.members.exchange(EVALUATE, {client: self._task(client) for client in chosen})
-        loss, weight = (sum(answer.number(name) for answer in answers.values()) for name in ("loss", "weight"))
+        losses = self._read(answers, lambda answer: (answer.number("loss"), answer.number("weight"))).values()
+        loss, weight = sum(loss for loss, _ in losses), sum(weight for _, weight in losses)
         return loss / weight if weight else float("inf")
 
     @property

@@ -46,7 +46,7 @@ _LENGTH_RATIO = 0.75  # least ratio of the lengths of two rows in a group, where
 # Each network's tables stay from round to round, because allocating new memory takes longer than filling it.
 _TABLES: weakref.WeakKeyDictionary[Blocks, list[Tensor]] = weakref.WeakKeyDictionary()
 
-Layers = list[tuple[nn.Module, dict[str, int]]]  # of a block: where each parameter stands in the block's vector
+Layers = list[tuple[nn.Module, dict[str, int]]]  # of a block; each parameter's start in the block's vector
 
 
 @torch.no_grad()
