@@ -56,7 +56,7 @@ def test_the_defaults_of_the_app_folder_are_a_run():
 def test_a_wrong_run_config_is_named():
     for changes, says in [
         ({"settings.method": "fedit", "settings.lr": 0.1}, "runs methods that exchange scalars: zorba, decomfl"),
-        ({"settings.estimator": "exact"}, "clients take forward passes alone; use cohort or reference"),
+        ({"settings.estimator": "exact"}, "clients compute forward passes only; use cohort or reference"),
         ({"min-clients": 9}, "min_clients is 9 and there are 4 clients"),
         ({"budgets": "12,6"}, "the allocation is for 2 clients, not 4"),
         ({"budgets": "many"}, "budgets is 'many'"),

@@ -41,7 +41,9 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
         content = files.read_json(path)
         num_blocks, blocks_per_client = content["num_blocks"], content["blocks_per_client"]
         if not 1 <= num_blocks <= MAX_BLOCKS or not 1 <= num_blocks * len(blocks_per_client) <= MAX_CELLS:
-            raise InvalidInputError(f"it needs 1 to {MAX_BLOCKS} blocks, a client, and at most {MAX_CELLS} cells")
+            raise InvalidInputError(
+                f"an allocation has at most {MAX_BLOCKS} blocks, {MAX_CELLS} cells, and one client or more"
+            )
         return Allocation.from_blocks(blocks_per_client, num_blocks)
     except KeyError as error:
         problem = f"it has no {error}"
