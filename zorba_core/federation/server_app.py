@@ -47,7 +47,7 @@ from zorba_core.runs.load import check_rows, check_tokens, evaluation_rows, open
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.rate import held_out_positions, search_rate
-from zorba_core.runs.record import Callback, begin, complete
+from zorba_core.runs.record import Callback, Start, begin, complete
 from zorba_core.runs.replay import replay_rounds
 from zorba_core.runs.resume import check_unfinished
 from zorba_core.runs.terminal import Progress
@@ -284,15 +284,9 @@ def _begin(
     path = begin(
         request.runs_folder,
         name,
-        task=task,
+        Start(task, network, request.allocation, settings, facts, checks, rate),
         model=terms.model,
-        network=network,
-        allocation=request.allocation,
-        settings=settings,
-        facts=facts,
-        checks=checks,
         origin=request.origin,
-        rate=rate,
         asked={"alpha": terms.alpha, "division": terms.division, "threads": request.threads, "force": request.force},
         federation={**request.options.model_dump(), **started},
         token=token,

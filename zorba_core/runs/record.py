@@ -1,7 +1,7 @@
-"""What a run writes: its folder with the config, a line of the log for each round, and the summary.
+"""Write a run: its folder with the config, a line of the log for each round, and the summary.
 
-Every run goes this way, new, resumed or federated. What it was made on is recorded as far as it takes to repeat it;
-nothing names a machine or a person.
+New, resumed and federated runs all use these functions. The config records the versions and the kind of processor
+that repeating the run needs; it names no machine and no person.
 
 Shapes: N clients, T rounds, K statuses of a report.
 """
@@ -17,7 +17,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,47 +53,53 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Callback:
-    """Called during a run. An exception that it raises ends the run, whose folder can be resumed."""
+    """Called during a run. If it raises, the run ends; its folder can be resumed."""
 
     def on_start(self, folder: Path) -> None:
-        """Everything is loaded and checked; the run's folder exists."""
+        """Called once, when everything is loaded and checked and the run folder exists."""
 
     def on_round(self, done: Round) -> None:
-        """The round is in the log; the network holds the weights after it. Round 0 is the base model's evaluation."""
+        """Called after each round: it is in the log, and the network has its weights. Round 0 evaluates the base."""
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A run before its first round: loaded and checked."""
+
+    task: Task
+    network: Blocks  # the base model
+    allocation: Allocation
+    settings: Settings
+    facts: Mapping[str, Any]  # about the rows (:mod:`zorba_core.runs.load`)
+    checks: Mapping[str, Any]  # measured by preflight
+    rate: Rate | None  # None: the learning rate was given
 
 
 def begin(
     runs_folder: str | os.PathLike[str],
     name: str,
+    start: Start,
     *,
-    task: Task,
     model: str | os.PathLike[str],
-    network: Blocks,
-    allocation: Allocation,
-    settings: Settings,
-    facts: Mapping[str, Any],
-    checks: Mapping[str, Any],
-    origin: Mapping[str, Any] | None = None,
-    rate: Rate | None = None,
+    origin: Mapping[str, Any] | None,
     asked: Mapping[str, Any],
     federation: Mapping[str, Any] | None = None,
     token: str | None = None,
 ) -> Path:
-    """Make the folder of a run that starts now, with its config.
+    """Make the folder of a new run, with its config.
 
     Args:
-        network: the base model.
-        facts: of the rows (:mod:`zorba_core.runs.load`).
-        checks: what preflight measured.
-        origin: how the allocation came about.
+        model: the base model's name or folder.
+        origin: how the allocation was made.
         asked: ``alpha``, ``division``, ``threads`` and ``force``.
-        federation, token: of a federated run, its server's options and its name on the wire.
+        federation, token: of a federated run: the server's options, and the id in its messages.
 
     Raises:
         InvalidInputError: the name, or the folder that holds the runs, cannot be used.
     """
+    allocation, settings, rate = start.allocation, start.settings, start.rate
     config = {
-        **task_config(task),
+        **task_config(start.task),
         "model": os.fspath(model),
         "num_blocks": allocation.num_blocks,
         "num_clients": allocation.num_clients,
@@ -114,9 +120,9 @@ def begin(
     environment = {
         **environment_of(settings),
         **({} if token is None else {"federation_run": token}),
-        "base_weights_sha256": network.weights_sha256(),
-        "data": facts,
-        "preflight": checks,
+        "base_weights_sha256": start.network.weights_sha256(),
+        "data": start.facts,
+        "preflight": start.checks,
     }
     return new_folder(runs_folder, name, config, environment)
 
@@ -124,8 +130,12 @@ def begin(
 def new_folder(
     runs_folder: str | os.PathLike[str], name: str, config: dict[str, Any], environment: dict[str, Any]
 ) -> Path:
-    """Make a run folder that did not exist before, with its config: two runs that start together get two folders."""
-    # Of rows of one's own the folder has columns, labels and scalars, so it is for its owner alone.
+    """Make a run folder that did not exist before, with its config. Two runs that start together get two folders.
+
+    Raises:
+        InvalidInputError: the folder cannot be made.
+    """
+    # The folder of a run on a user's rows has their columns, labels and scalars: only its owner may read it.
     private = "task" in config or "federation" in config
     runs_folder, name = Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}"
     try:
@@ -156,9 +166,9 @@ def complete(
     """Train from the end of the log to the last round, then write the summary.
 
     Args:
-        source: it stands after the log's last round.
+        source: computes the round after the log's last one.
         finish: called after the last round; its result is added to the summary.
-        backs_off: the learning rate was found by trial rounds, and halves where the evaluation loss rises twice.
+        backs_off: halve the learning rate where the evaluation loss rises twice; for a rate from trial rounds.
     """
     for callback in callbacks:
         callback.on_start(path)
@@ -174,11 +184,11 @@ def complete(
 
 
 def summarise(source: RoundSource, rounds: Sequence[Round], measured: Mapping[str, Any]) -> dict[str, Any]:
-    """The outcome of a run in one object, for ``summary.json``.
+    """The content of ``summary.json``.
 
     Args:
         source: after the last round.
-        rounds: all of the run, round 0 included.
+        rounds: all rounds, round 0 included.
         measured: the peak memory.
     """
     settings, network, allocation = source.settings, source.network, source.allocation
@@ -272,8 +282,8 @@ def environment_of(settings: Settings) -> dict[str, Any]:
 
 @functools.cache
 def _cpu_kernels() -> str:
-    """What products are made by on this CPU: ``AVX512``, or ``AVX512 of AuthenticAMD`` where MKL takes other kernels
-    than on Intel's."""
+    """The kernels that compute matrix products on this CPU: ``AVX512``, or ``AVX512 of AuthenticAMD``, since MKL takes
+    other kernels on a CPU that is not Intel's."""
     capability, cpus = torch.backends.cpu.get_cpu_capability(), Path("/proc/cpuinfo")
     maker = re.search(r"^vendor_id\s*:\s*(\S+)", cpus.read_text("utf-8") if cpus.is_file() else "", re.MULTILINE)
     return capability if maker is None or maker[1] == "GenuineIntel" else f"{capability} of {maker[1]}"
@@ -285,7 +295,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git_state() -> tuple[str | None, bool | None]:
-    """(commit, has uncommitted changes) of the checkout this package runs from; (None, None) when it is in none.
+    """(commit, whether there are uncommitted changes) of this package's checkout; (None, None) where there is none.
 
     Tables of experiments do not count as changes: a sweep writes them while it runs.
     """
@@ -298,7 +308,7 @@ def _git_state() -> tuple[str | None, bool | None]:
 
 
 def _git(root: Path, *arguments: str) -> str | None:
-    """What git prints of the checkout at ``root``; None where there is no git, or it refuses."""
+    """The output of git in the checkout at ``root``; None where git is missing or fails."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
@@ -309,11 +319,10 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 class MemoryMeter:
-    """The peak memory of the rounds. Make it before them, when model and rows are loaded, and read it after them.
+    """The peak memory of the rounds, in bytes. Make it when model and rows are loaded; read it after the last round.
 
-    On CUDA the figure is the allocator's. On the CPU it is how far the resident set grew above where it stood at the
-    beginning: the parameters are not in it, nor pages that were there already and were used again. That needs Linux's
-    /proc.
+    On CUDA it is the allocator's peak. On the CPU it is the growth of the resident set, which Linux's /proc reports:
+    without the parameters, and without pages that loading freed and the rounds used again.
     """
 
     def __init__(self, device: str) -> None:
@@ -323,9 +332,9 @@ class MemoryMeter:
             torch.cuda.reset_peak_memory_stats()
             return
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)  # hand back what loading has left, or the rounds would seem to need less
+            ctypes.CDLL(None).malloc_trim(0)  # return freed pages: rounds that reuse them would seem to need less
         try:
-            _CLEAR.write_text("5")  # the high-water mark starts anew
+            _CLEAR.write_text("5")  # reset the high-water mark
         except OSError:
             return
         self._before = _status("VmRSS")
@@ -351,7 +360,7 @@ def memory_errors() -> Iterator[None]:
 
 
 def _status(field: str) -> int | None:
-    """A line of /proc/self/status, in bytes."""
+    """A field of /proc/self/status, in bytes; None where it is missing."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:

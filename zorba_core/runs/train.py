@@ -1,6 +1,6 @@
 """Fine-tune: load, check, divide the rows, train, write the run folder.
 
-Everything that can be wrong with a request is reported before the run folder is created.
+A wrong request is refused before the run folder is made.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from zorba_core.runs.log import Log
 from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.rate import find_rate
-from zorba_core.runs.record import Callback, begin, complete, memory_errors
+from zorba_core.runs.record import Callback, Start, begin, complete, memory_errors
 from zorba_core.runs.run import Run
 
 DEFAULT_DATASET = "toy-reviews"
@@ -75,110 +75,131 @@ def fine_tune(
     force: bool = False,
     notice: Notice = lambda line: None,
 ) -> Run:
-    """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
+    """Fine-tune ``model`` on ``dataset``, or on your own rows in ``data``; return the run as its folder has it.
 
     Args:
-        allocation: A_MN, or the solution that has it; its columns are the clients, its rows the model's blocks. ZorBA's
-            alone: with another ``settings.method`` give ``num_clients`` instead, and every client activates every
-            block.
+        allocation: A_MN (blocks, clients), or the solution that has it. Only for a method that allocates blocks, such
+            as zorba.
+        num_clients: N, for the other methods: there every client activates every block.
         dataset: a built-in task: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news``, ...; or a :class:`Task`.
-        data: rows of your own instead: a file (CSV, TSV, JSON, Parquet or Excel), a task's TOML file, a DataFrame or a
-            Task. Columns, labels and prompt that a file does not say are inferred (:mod:`zorba_core.data.infer`).
-        text, label, answer, prompt, test, client: of ``data``, what is not to be inferred: the columns of the text, of
-            the label or of the answer to write, the prompt, the file to evaluate on, the column of clients.
-        model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: for ``data`` of your own
-            ``smollm2-135m`` where it is on this machine, else ``opt-mini``.
-        settings: default: those that suit the model and ``data`` (:func:`zorba_core.runs.load.suited_settings`).
-        find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: where ``settings`` are
-            not given.
-        prior: take the model's own preference among the label words out of their scores; default: for ``data`` of your
-            own, and for a large model.
-        alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
-        division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: by the rows' own clients where they name
-            them, else ``dirichlet``.
-        label_words: words for each label, where the task's own do not suit the model.
+        data: your own rows: a file (CSV, TSV, JSON, Parquet or Excel), a task's TOML file, a DataFrame or a Task.
+            Columns, labels and prompt that are not given are inferred (:mod:`zorba_core.data.infer`).
+        text, label, answer, client: columns of ``data``: the texts, the label or the answer to write, the client.
+        prompt: template over the columns of ``data``, such as ``"{text} Topic:"``.
+        test: a file of rows to evaluate on; default: a part of ``data``.
+        model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: ``opt-mini``; with ``data``
+            it is ``smollm2-135m`` if this machine has it.
+        settings: default: :func:`zorba_core.runs.load.suited_settings`.
+        find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: if ``settings`` is None.
+        prior: subtract the model's own preference for each label word from the word's score; default: with ``data``,
+            and for a large model.
+        alpha: parameter of the Dirichlet division of rows among clients; a smaller one is more uneven.
+        division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: ``natural`` if the rows name their clients,
+            else ``dirichlet``.
+        label_words: a word for each label, in place of the task's.
         threads: CPU threads; default: :func:`zorba_core.runs.load.suited_threads`.
-        name: first part of the run folder's name; default ``<dataset>-<model>``.
-        origin: how the allocation came about (solver, budgets, ...), written to the run's config.
-        force: train also with settings that :mod:`zorba_core.runs.preflight` finds unable to learn.
-        notice: called with each line about what was inferred.
+        runs_folder: the folder in which the run folder is made.
+        name: first part of the run folder's name; default: ``<dataset>-<model>``.
+        origin: how the allocation was made (solver, budgets, ...), for the run's config.
+        force: train even if :mod:`zorba_core.runs.preflight` reports that the settings cannot learn.
+        notice: called with one line for each inferred value.
 
     Raises:
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder has the rounds so far and no summary.
     """
     model = default_model(data is not None, notice) if model is None else model
-    num_parameters = read_spec(model).num_parameters
-    suited, settings = settings is None, settings or Settings.suited(num_parameters)
-    allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
-    _check_clients(settings.method, allocation, num_clients)
+    spec = read_spec(model)
+    suited, settings = settings is None, settings or Settings.suited(spec.num_parameters)
+    allocation = _allocation_of(allocation, num_clients, settings.method, spec.num_blocks)
     check_folder(runs_folder)
     if name is not None:
         check_name(name)
-    if data is None:
-        task = task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
-    else:
-        texts = (text,) if isinstance(text, str) and text else tuple(text)
-        overrides = Overrides(texts, label, answer, prompt, (), client, None if test is None else os.fspath(test))
-        task = task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
-    task = with_label_words(task, label_words)
+    columns = (text,) if isinstance(text, str) else tuple(text)
+    overrides = Overrides(columns, label, answer, prompt, (), client, test)
+    task = with_label_words(_task_of(dataset, data, overrides, model, notice), label_words)
     if suited and task.is_own:
         settings = suited_settings(task, model, {})
-    threads = suited_threads(num_parameters) if threads is None else threads
+    threads = suited_threads(spec.num_parameters) if threads is None else threads
+    asked = {"alpha": alpha, "division": division_of(task, division), "threads": threads, "force": force}
+    find_lr = suited if find_lr is None else find_lr
+    prior = (task.is_own or is_large(spec.num_parameters)) if prior is None else prior
     with use_threads(threads):
-        network, tokenizer = open_network(model, settings)
-        if allocation is None:
-            allocation = Allocation(np.ones((network.num_blocks, num_clients), dtype=bool))
-        division = division_of(task, division)
-        rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings, alpha=alpha, division=division)
-        check_fit(network, allocation, rows, settings)
-        check_tokens(network, tokenizer, rows.train, rows.evaluation)
-        if task.is_own:
-            facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
-        prior = task.is_own or is_large(num_parameters) if prior is None else prior
-        if prior and task.kind == "labels" and not task.prior:
-            task, rows = with_label_prior(task, network, rows)
-        rate = find_rate(network, allocation, rows, settings) if (suited if find_lr is None else find_lr) else None
-        if rate is not None:
-            settings = settings.replace(lr=rate.lr)
-            notice(rate.sentence())
-        checks = _check_settings(network, allocation, rows, settings, force, rate is not None, notice)
-        for line in _cut_lines(facts, settings.seq_len):
-            notice(line)
-        path = begin(
-            runs_folder,
-            name or _default_name(task, model, settings),
-            task=task,
-            model=model,
-            network=network,
-            allocation=allocation,
-            settings=settings,
-            facts=facts,
-            checks=checks,
-            origin=origin,
-            rate=rate,
-            asked={"alpha": alpha, "division": division, "threads": threads, "force": force},
-        )
+        start, rows = _prepare(task, model, allocation, settings, asked, find_lr, prior, notice)
+        name = name or _default_name(task, model, settings)
+        path = begin(runs_folder, name, start, model=model, origin=origin, asked=asked)
         with Log(path) as log:
-            source = LocalRounds(network, allocation, rows, settings)
-            complete(path, log, source, rows.evaluation, callbacks, backs_off=rate is not None)
+            source = LocalRounds(start.network, allocation, rows, start.settings)
+            complete(path, log, source, rows.evaluation, callbacks, backs_off=start.rate is not None)
     return Run.read(path)
 
 
-def _check_clients(method: str, allocation: Allocation | None, num_clients: int | None) -> None:
+def _allocation_of(
+    allocation: Allocation | Solution | None, num_clients: int | None, method: str, num_blocks: int
+) -> Allocation:
+    """The allocation of a run: the given one, or every block on every client where the method allocates none.
+
+    Raises:
+        InvalidInputError: the method needs the other of ``allocation`` and ``num_clients``, or they contradict.
+    """
+    allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     if method_facts(method).allocates:
         if allocation is None:
-            raise InvalidInputError(f"method {method} needs an allocation: who activates which blocks")
+            raise InvalidInputError(f"method {method} needs an allocation: which client activates which blocks")
         if num_clients not in (None, allocation.num_clients):
             raise InvalidInputError(
                 f"num_clients is {num_clients} and the allocation is for {allocation.num_clients}; leave one out"
             )
-    elif allocation is not None:
+        return allocation
+    if allocation is not None:
         raise InvalidInputError(
             f"method {method} activates every block of every client; leave the allocation out and give num_clients"
         )
-    elif num_clients is None or num_clients < 1:
-        raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs how many clients take part")
+    if num_clients is None or num_clients < 1:
+        raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs the number of clients")
+    return Allocation(np.ones((num_blocks, num_clients), dtype=bool))
+
+
+def _task_of(
+    dataset: str | Task, data: Data | None, overrides: Overrides, model: str | os.PathLike[str], notice: Notice
+) -> Task:
+    if data is not None:
+        return task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
+    return task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
+
+
+def _prepare(
+    task: Task,
+    model: str | os.PathLike[str],
+    allocation: Allocation,
+    settings: Settings,
+    asked: Mapping[str, Any],
+    find_lr: bool,
+    prior: bool,
+    notice: Notice,
+) -> tuple[Start, FederatedRows]:
+    """Load the model and divide the rows, find the label prior and the learning rate, and check the settings.
+
+    Raises:
+        InvalidInputError, MissingDataError: model, rows and settings do not fit, or the settings cannot learn.
+    """
+    network, tokenizer = open_network(model, settings)
+    division = {"alpha": asked["alpha"], "division": asked["division"]}
+    rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings, **division)
+    check_fit(network, allocation, rows, settings)
+    check_tokens(network, tokenizer, rows.train, rows.evaluation)
+    if task.is_own:
+        facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
+    if prior and task.kind == "labels" and not task.prior:
+        task, rows = with_label_prior(task, network, rows)
+    rate = find_rate(network, allocation, rows, settings) if find_lr else None
+    if rate is not None:
+        settings = settings.replace(lr=rate.lr)
+        notice(rate.sentence())
+    checks = _check_settings(network, allocation, rows, settings, asked["force"], rate is not None, notice)
+    for line in _cut_lines(facts, settings.seq_len):
+        notice(line)
+    return Start(task, network, allocation, settings, facts, checks, rate), rows
 
 
 def _check_settings(
@@ -190,11 +211,10 @@ def _check_settings(
     rate_is_measured: bool,
     notice: Notice,
 ) -> dict[str, Any]:
-    """What preflight measured, for the run's config.
+    """Run the preflight checks; return the measurements for the run's config.
 
     Raises:
-        InvalidInputError: the settings cannot learn, nothing forces them, and their rate is not one that was measured
-            to lower the loss.
+        InvalidInputError: the settings cannot learn, ``force`` is False, and no trial rounds measured their rate.
     """
     with memory_errors():
         checked = preflight(network, allocation, rows, settings)
@@ -208,6 +228,7 @@ def _check_settings(
 
 
 def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
+    """A warning for each kind of text that ``seq_len`` cuts."""
     lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
     return [
         f"{facts[name]:,} of {facts['train_rows']:,} rows are longer than seq_len {seq_len} and lose the end of "
