@@ -58,8 +58,11 @@ def test_options_that_contradict_each_other_or_the_rows_are_named(csv, tiny_opt_
         (("--label", "verdict"), "--label is for rows of your own; give them with --data FILE"),
         (("--data", "{csv}", "--dataset", "sst2"), "give --dataset or --data, not both"),
         (("--data", "{csv}", "--division", "fair"), "division is 'fair'; choose one of dirichlet, natural"),
-        (("--data", "{csv}", "--client", "branch", "--clients", "5"), "those of 3 clients .* allocation is for 5"),
-        (("--data", "{csv}", "--division", "natural", "--clients", "3"), r"name no clients; say which column does"),
+        (("--data", "{csv}", "--client", "branch", "--clients", "5"), "from 3 clients .* allocation is for 5"),
+        (
+            ("--data", "{csv}", "--division", "natural", "--clients", "3"),
+            "name no clients; give the column",
+        ),
     ]:
         filled = [argument.replace("{csv}", csv) for argument in arguments]
         with pytest.raises(InvalidInputError, match=says):

@@ -70,7 +70,7 @@ def test_rows_by_chance_are_each_somebodys_once():
 
 def test_rows_that_name_no_clients_cannot_be_divided_by_them():
     frame = pd.DataFrame({"text": ["a"] * 4, "label": [0, 1] * 2})
-    with pytest.raises(InvalidInputError, match="the rows name no clients; say which column does"):
+    with pytest.raises(InvalidInputError, match="the rows name no clients; give the column of clients"):
         divide(frame, 2, 1.0, 0, "natural")
     with pytest.raises(InvalidInputError, match="division is 'fair'; choose one of dirichlet, natural"):
         divide(frame, 2, 1.0, 0, "fair")

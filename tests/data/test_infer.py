@@ -71,11 +71,11 @@ def test_what_was_inferred_is_told_with_the_option_that_says_it_instead():
         "  label   label: bad 30, good 30   [inferred; --label]",
         "  words   bad, good   [inferred; --label-words]",
         "  prompt  {text} Label:   [inferred; --prompt]",
-        "  note    label_text says the label in other words and is left out of the prompt",
+        "  note    label_text repeats the label in other words and is left out of the prompt",
         "  test    20% of the rows, by a hash of their text   [inferred; --test]",
     ]
     task_for(frame, Overrides(text=("text", "label_text")), notice=told.append)
-    assert any(line.startswith("  warning label_text says the label in other words: the prompt") for line in told)
+    assert any(line.startswith("  warning label_text repeats the label in other words: the prompt") for line in told)
 
 
 def test_a_task_file_is_changed_by_what_is_said(tmp_path):

@@ -45,14 +45,14 @@ def test_labels_are_named_by_their_text_in_order():
 
 def test_a_column_that_is_no_label_is_refused_in_one_line():
     for label, says in [
-        (["good"] * 40, "column label holds one label only, 'good'"),
-        ([None] * 40, "column label holds no label"),
-        ([f"kind {n}" for n in range(1001)], "holds 1,001 different labels and at most 1,000"),
+        (["good"] * 40, "column label has one label only, 'good'"),
+        ([None] * 40, "column label has no label"),
+        ([f"kind {n}" for n in range(1001)], "has 1,001 different labels and a classification has at most 1,000"),
         (["a", "b", None, *"ab" * 18, "a"], "row 3: no label in label; correct or remove such rows"),
         (["a", pd.NA, float("nan"), pd.NaT, " ", *"ab" * 17, "b"], "row 2: no label in label (4 such rows: row 3, row"),
-        ([[0, 1], [1]] * 20, "row 1: column label holds a list where one label belongs (40 such rows"),
-        ([{"id": 1}, "b"] * 20, "row 1: column label holds a dict where one label belongs"),
-        ([b"a", b"b"] * 20, "column label holds a bytes where one label belongs"),
+        ([[0, 1], [1]] * 20, "row 1: column label has a list in place of one label (40 such rows"),
+        ([{"id": 1}, "b"] * 20, "row 1: column label has a dict in place of one label"),
+        ([b"a", b"b"] * 20, "column label has a bytes in place of one label"),
         (["TRUE", "True", "False", "False"] * 10, "the labels 'TRUE' and 'True' look alike (the first is in row 1)"),
         (["d\u00e9lai", "de\u0301lai"] * 20, r"the labels 'de\u0301lai' and 'd\xe9lai' look alike"),
         (["late box", "late\u00a0box"] * 20, r"'late box' and 'late\xa0box' look alike"),
@@ -86,9 +86,9 @@ def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path):
 
 def test_a_text_that_is_none_is_refused_by_its_line(tmp_path):
     for value, says in [
-        ('["a"]', "line 1: column text holds a list where a text belongs; name another column"),
-        ('[{"role": "user", "content": "a"}]', "write each conversation as a column of what is asked and one of what"),
-        ('"caf\\ud83d"', "line 1: column text holds half of a character; remove it"),
+        ('["a"]', "line 1: column text has a list in place of a text; name another column"),
+        ('[{"role": "user", "content": "a"}]', "write each conversation as a column of questions and one of answers"),
+        ('"caf\\ud83d"', "line 1: column text has half of a character; remove it"),
     ]:
         lines = [f'{{"text": {value if n == 0 else json.dumps(TEXTS[n])}, "label": {n % 2}}}' for n in range(40)]
         (tmp_path / "rows.jsonl").write_text("\n".join(lines))
@@ -111,8 +111,8 @@ def evaluated(tmp_path, test: str, toml: str = "") -> list[int]:
 def test_labels_of_test_rows_are_those_trained_on(tmp_path):
     assert evaluated(tmp_path, "a,delivery\nb,billing\n") == [1, 0]
     for test, says in (
-        ("a,delivery\nb,dreadful\n", "test.csv, line 3: the label 'dreadful' is none of those trained on; the task's"),
-        ("a,Delivery\n", "the label 'Delivery' is none of those trained on, and looks like 'delivery'"),
+        ("a,delivery\nb,dreadful\n", "test.csv, line 3: unknown label 'dreadful'; the task's"),
+        ("a,Delivery\n", "unknown label 'Delivery', which looks like 'delivery'"),
         ("a,0\nb,1\n", "test.csv, line 2: labels are numbers and the task's labels are billing, delivery; write the"),
     ):
         with pytest.raises(InvalidInputError) as error:
@@ -173,7 +173,7 @@ def test_a_folder_and_a_pattern_are_a_file_for_each_client_whatever_their_folder
     with pytest.raises(MissingDataError, match=r"no file matches .* in quotes"):
         task_for("clients/*.tsv")
     os.rename(folder / "a.csv", folder / "train.csv")
-    with pytest.raises(InvalidInputError, match="holds the splits of a set and not a file for each client"):
+    with pytest.raises(InvalidInputError, match="has the splits of a data set, not a file for each client"):
         task_for("clients")
 
 
@@ -193,7 +193,7 @@ def test_equal_texts_never_stand_on_both_sides_and_every_label_and_client_can_be
     assert not set(train["text"]) & set(test["text"])
     assert len(set(train["label"])) == 6
     assert len(divide(train, 8, 1.0, 0, "natural")) == 8
-    with pytest.raises(InvalidInputError, match=r"the rows are those of 8 clients .* the allocation is for 3"):
+    with pytest.raises(InvalidInputError, match=r"the rows are from 8 clients .* the allocation is for 3"):
         divide(train, 3, 1.0, 0, "natural")
 
 
@@ -201,7 +201,7 @@ def test_where_no_row_is_left_to_test_on_the_line_says_why():
     for texts, count, distinct in [(["the same words"], 40, 1), (["one", "two"], 40, 2), (["one", "two"], 2, 2)]:
         frame = pd.DataFrame({"text": (texts * count)[:count], "label": (["good", "bad"] * count)[:count]})
         with pytest.raises(
-            InvalidInputError, match=f"of {count} rows none is left to test on: they have {distinct} diff"
+            InvalidInputError, match=f"none of {count} rows is left to test on: they have {distinct} diff"
         ):
             load(task_for(frame, Overrides(text=("text",), label="label")), "validation")
 

@@ -100,7 +100,7 @@ def test_preflight_measures_what_products_lose_and_refuses_where_it_is_everythin
     assert 0 < good["products"].measured < 0.5
     bad, report = checks(1e-6)
     assert not bad["products"].passed
-    assert "products in bf16 put the scalars" in report.reason()
+    assert "with products in bf16 the scalars differ" in report.reason()
     assert "precision highest" in report.reason()
     exact = preflight(
         network_of("opt", make_tiny_model, "highest"), allocation, rows_of(4), Settings(batch_size=4, seq_len=20)

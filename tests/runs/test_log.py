@@ -87,7 +87,7 @@ def test_a_changed_byte_before_the_last_line_is_named_with_its_place(folder):
         damaged[position] ^= 1 << int(generator.integers(8))
         (folder / LOG).write_bytes(damaged)
         line = int(np.searchsorted(starts, position, side="right"))
-        says = rf"line {line} \(byte {starts[line - 1]}\) is damaged" if line > 1 else "its first line does not fit"
+        says = rf"line {line} \(byte {starts[line - 1]}\) is damaged" if line > 1 else "its first line does not match"
         with pytest.raises(InvalidInputError, match=says):
             read_log(folder)
 
@@ -102,7 +102,7 @@ def test_a_line_taken_out_or_moved_is_noticed(folder):
 
 def test_a_log_belongs_to_its_config(folder):
     (folder / CONFIG).write_text('{"seed": 1}')
-    with pytest.raises(InvalidInputError, match=r"first line does not fit config.json: one of the two was changed"):
+    with pytest.raises(InvalidInputError, match=r"first line does not match config.json: one of the two was changed"):
         read_log(folder)
 
 

@@ -42,7 +42,7 @@ def test_a_local_folder_is_loaded_in_float32_and_evaluation_mode(saved):
 
 def test_a_hub_name_passes_through_and_offline_is_one_clear_line():
     assert resolve_model("facebook/opt-125m") == "facebook/opt-125m"
-    with pytest.raises(MissingDataError, match="no-such-model: it is no folder here and the hub did not") as error:
+    with pytest.raises(MissingDataError, match="no-such-model: there is no such folder, and its tokenizer") as error:
         load_tokenizer("nobody/no-such-model")
     assert "\n" not in str(error.value)
 
@@ -62,7 +62,7 @@ def test_pickled_weights_are_not_read(saved):
     weights = saved / "model.safetensors"
     torch.save({}, saved / "pytorch_model.bin")
     weights.unlink()
-    with pytest.raises(InvalidInputError, match=r"pickle format \(pytorch_model.bin\).*convert them once: AutoModel"):
+    with pytest.raises(InvalidInputError, match=r"pickle format \(pytorch_model.bin\).*convert them: AutoModel"):
         load_model(saved)
 
 
@@ -110,7 +110,8 @@ def test_weights_that_the_files_lack_are_refused_and_not_drawn_at_random(saved, 
     )
     lacking = "model.decoder.layers.1.fc1.weight"
     changed_weights(saved, lambda tensors: tensors.pop(lacking))
-    named = rf"its files lack {1 if tied else 2} of its parameters, the first {lacking if tied else 'lm_head.weight'}\)"
+    first = lacking if tied else "lm_head.weight"
+    named = rf"{1 if tied else 2} of its parameters are missing in its files, the first is {first}\)"
     with pytest.raises(InvalidInputError, match=named) as error:
         load_model(saved)
     assert "\n" not in str(error.value)
@@ -130,7 +131,8 @@ def test_tensors_that_are_no_parameters_are_left_out_and_said(saved, caplog):
     changed_weights(saved, lambda tensors: tensors.update({"model.decoder.layers.9.fc1.bias": torch.zeros(3)}))
     loaded = load_model(saved).state_dict()
     assert all(torch.equal(whole[name], loaded[name]) for name in whole)
-    assert "1 tensors that are none of its parameters, the first 'model.decoder.layers.9.fc1.bias'" in caplog.text
+    assert "1 tensors in its files are none of its parameters and are ignored" in caplog.text
+    assert "the first is 'model.decoder.layers.9.fc1.bias'" in caplog.text
     assert "LOAD REPORT" not in caplog.text
 
 
@@ -148,7 +150,7 @@ def test_a_model_that_is_refused_after_all_gets_one_line_alone(saved, caplog):
     with warned_when_accepted():
         load_model(saved)
         assert caplog.text == ""
-    assert caplog.text.count("tensors that are none of its parameters") == 1
+    assert caplog.text.count("none of its parameters") == 1
 
 
 def test_adapters_among_a_models_files_are_refused(saved):
@@ -175,5 +177,5 @@ def test_a_model_saved_from_inside_a_wrapper_is_refused_for_that(saved, prefix, 
 def test_weights_that_are_no_numbers_are_refused_by_their_name(saved):
     name = "model.decoder.layers.1.fc1.weight"
     changed_weights(saved, lambda tensors: tensors[name][0].fill_(float("nan")))
-    with pytest.raises(InvalidInputError, match=rf"{name} holds NaN or infinity, as after a training that diverged"):
+    with pytest.raises(InvalidInputError, match=rf"{name} has NaN or infinity, as after a training that diverged"):
         load_model(saved)

@@ -93,7 +93,7 @@ def test_a_run_on_a_file_resumes_to_the_same_bits_where_the_file_lies_now(csv, t
     stopped = interrupted(tmp_path / "stopped", data=csv, model=tiny_opt_folder, settings=SETTINGS)
     moved = tmp_path / "elsewhere.csv"
     csv.rename(moved)
-    with pytest.raises(MissingDataError, match=r"reviews\.csv does not exist: if it was moved, name .* --data FILE"):
+    with pytest.raises(MissingDataError, match=r"reviews\.csv does not exist: if it was moved, give .* --data FILE"):
         resume(stopped)
     assert replay(stopped, 2).round == 2  # needs no data
     assert resume(stopped, data=moved).summary["weights_sha256"] == run.summary["weights_sha256"]
@@ -102,7 +102,7 @@ def test_a_run_on_a_file_resumes_to_the_same_bits_where_the_file_lies_now(csv, t
 def test_a_file_that_changed_is_refused_before_it_is_read(csv, tiny_opt_folder, tmp_path):
     stopped = interrupted(tmp_path / "stopped", data=csv, model=tiny_opt_folder, settings=SETTINGS)
     csv.write_text(csv.read_text().replace("lovely", "pleasant", 1))
-    with pytest.raises(InvalidInputError, match=r"reviews\.csv is not as it was when .* began; put that file back"):
+    with pytest.raises(InvalidInputError, match=r"reviews\.csv has changed since .* began; restore it"):
         resume(stopped)
 
 
@@ -124,7 +124,7 @@ def test_rows_are_divided_by_their_own_clients(csv, tiny_opt_folder, tmp_path):
     wrong = zorba.Task(
         name="reviews", prompt="{remark} It was", rows=zorba.TableRows(csv, label="verdict", client="of")
     )
-    with pytest.raises(InvalidInputError, match=r"the rows are those of 6 clients .* the allocation is for 3"):
+    with pytest.raises(InvalidInputError, match=r"the rows are from 6 clients .* the allocation is for 3"):
         tuned(wrong, tiny_opt_folder, tmp_path)
 
 

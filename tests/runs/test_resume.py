@@ -173,7 +173,7 @@ def test_another_base_model_is_refused_by_its_fingerprint(whole, make_tiny_model
     tiny_tokenizer.save_pretrained(tmp_path / "other")
     folder = copy_of(whole, tmp_path / "run")
     for opened in (resume, replay):
-        with pytest.raises(InvalidInputError, match=r"is not the base model of .* name the right one with --model"):
+        with pytest.raises(InvalidInputError, match=r"is not the base model of .* give the right model with --model"):
             opened(folder, model=tmp_path / "other")
     shutil.copytree(whole.config["model"], tmp_path / "moved")
     assert replay(folder, model=tmp_path / "moved").network.weights_sha256() == whole.summary["weights_sha256"]

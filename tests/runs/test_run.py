@@ -91,7 +91,7 @@ def test_one_damaged_run_hides_no_other(whole, tmp_path):
         ("config.json", b"[1]", "config.json: not a JSON object"),
         ("config.json", None, "not a run folder: it has no config.json"),
         ("config.json", b'{"dataset": "sst2"}', "config.json: it has no allocation"),
-        ("rounds.jsonl", b'{"round":0}\n{"round":1}\n', "its first line does not fit config.json"),
+        ("rounds.jsonl", b'{"round":0}\n{"round":1}\n', "its first line does not match config.json"),
     )
     for number, (name, content, _) in enumerate(damages):
         damaged = shutil.copytree(whole.path, tmp_path / f"damaged-{number}")
@@ -115,7 +115,7 @@ def test_a_changed_config_is_named_and_nothing_is_written(whole, tmp_path):
     for command in ("resume", "replay"):
         left = call(command, str(run))
         check_refused(left)
-        assert "rounds.jsonl: its first line does not fit config.json" in left.err
+        assert "rounds.jsonl: its first line does not match config.json" in left.err
     assert tree(tmp_path) == before
 
 

@@ -114,7 +114,7 @@ def test_rows_that_cannot_be_judged_are_named(whole):
         (
             {"text": ["a", "b", "c"], "label": ["positive", "fine", "great"]},
             {},
-            "row 2: the label 'fine' is none of those trained on (2 such rows: row 3)",
+            "row 2: unknown label 'fine' (2 such rows: row 3)",
         ),
         ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2: no label"),
         ({"text": ["a", " "], "label": [0, 1]}, {}, "row 2: no text in text"),
@@ -129,7 +129,7 @@ def test_rows_that_cannot_be_judged_are_named(whole):
 
 def test_a_files_row_is_named_by_its_line(whole, tmp_path):
     (tmp_path / "rows.csv").write_text('text,label\n"a fine\nfilm",positive\na dull film,fine\n')
-    with pytest.raises(InvalidInputError, match=r"rows.csv, line 4: the label 'fine' is none of those trained on"):
+    with pytest.raises(InvalidInputError, match=r"rows.csv, line 4: unknown label 'fine'"):
         whole.evaluate(tmp_path / "rows.csv")
 
 

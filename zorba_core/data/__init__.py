@@ -1,4 +1,4 @@
-"""Tasks, the rows of tasks, and their division among clients. The names below load when first used."""
+"""Tasks, their rows, and the division of rows among clients. The names below load at first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What classifiers without a language model get on the same rows: what a fine-tuned model is compared with."""
+"""Accuracy of simple classifiers on the same rows, for comparison with a fine-tuned model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NAMES = {"naive_bayes": "naive Bayes", "majority": "always the commonest label"
 
 
 def baselines(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> dict[str, float]:
-    """Accuracy on ``test`` by name; empty where the answer is not one of a task's labels.
+    """Accuracy on ``test`` of each baseline, by name; empty for a task without labels.
 
-    ``majority`` always answers the commonest label of ``train``. ``naive_bayes`` is multinomial over words and pairs of
-    words.
+    ``majority`` always answers the most frequent label of ``train``. ``naive_bayes`` is multinomial over words and
+    pairs of words; without any word in the texts it is left out.
     """
     if task.kind != "labels":
         return {}
     scores = {"majority": float((test["label"] == train["label"].mode()[0]).mean())}
-    with contextlib.suppress(ValueError):  # no text has a word
+    with contextlib.suppress(ValueError):  # raised if no text has a word
         scores["naive_bayes"] = _naive_bayes(task, train, test)
     return scores
 
@@ -40,6 +40,6 @@ def _naive_bayes(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> float:
 
 
 def of_baselines(scores: Mapping[str, float]) -> str:
-    """The baselines' accuracies in words."""
+    """The baselines' accuracies, as a phrase."""
     others = ", ".join(f"{_NAMES[name]} {score:.3f}" for name, score in sorted(scores.items(), reverse=True))
     return f"without a language model: {others}"

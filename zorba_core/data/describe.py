@@ -1,4 +1,4 @@
-"""What a task's rows are to a model before it is trained: labels, an example, lengths, baselines, advice.
+"""Describe a task before training: labels, an example prompt, lengths in tokens, baselines, advice.
 
 Shapes: R rows, C labels.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _MEASURED = 2_000  # rows, for lengths
-_STEP = 8  # of an advised seq_len
+_STEP = 8  # an advised seq_len is a multiple of it
 
 
 def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) 
     improvement.
 
     Raises:
-        InvalidInputError, MissingDataError: rows that no run could train on; by file and line.
+        InvalidInputError, MissingDataError: rows are missing or cannot be trained on; names file and line.
     """
     train, test = load(task), load(task, task.rows.evaluation_split)
     own = task.rows if isinstance(task.rows, TableRows) else TableRows()
@@ -69,7 +69,7 @@ def _labels(
 
 
 def _example(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
-    """The first row as the model reads it."""
+    """The first row's prompt, its tokens, and the right answer."""
     row = train.head(1).reset_index(drop=True)
     prompts = Prompts(task, row, tokenizer)
     ids = prompts.tokens(0, max(seq_len - prompts.fixed, prompts.num_texts))
@@ -86,7 +86,7 @@ def _example(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 
 
 def _lengths(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
-    """Tokens of whole prompts, uncut, of the first rows; and what ``seq_len`` cuts."""
+    """Lengths in tokens of the first rows' uncut prompts, and how many of them ``seq_len`` cuts."""
     measured = train.head(_MEASURED)
     prompts = Prompts(task, measured, tokenizer)
     length_R = np.array([prompts.fixed + prompts.length(row) for row in range(len(measured))])

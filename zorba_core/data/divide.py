@@ -1,7 +1,7 @@
-"""Which rows each client holds: by the client that a row names, or by chance.
+"""Divide a task's rows among clients: by the client that each row names, or at random.
 
-By chance, rows are spread alike (``iid``), in unequal amounts (``quantity``), or by label in unequal mixtures, the
-usual Dirichlet split (Hsu et al., 2019, arXiv:1909.06335).
+At random, the clients get equal shares (``iid``), shares of unequal size (``quantity``), or unequal mixtures of labels:
+the usual Dirichlet split (``dirichlet``; Hsu et al., 2019, arXiv:1909.06335).
 
 Shapes: R rows, N clients, C classes.
 """
@@ -23,29 +23,29 @@ DIRICHLET, NATURAL, IID, QUANTITY = "dirichlet", "natural", "iid", "quantity"
 DIVISIONS = {
     DIRICHLET: "by label, in mixtures of Dir(alpha)",
     NATURAL: "by the client that each row names (--client, or one file a client)",
-    IID: "all alike",
-    QUANTITY: "alike in kind, in amounts of Dir(alpha)",
+    IID: "at random, in equal shares",
+    QUANTITY: "at random, in shares of Dir(alpha)",
 }
 
 
 def names_clients(task: Task) -> bool:
-    """Do the rows name their clients: by a column, or by a file for each client?"""
+    """Whether the rows name their clients: by a column, or by one file for each client."""
     rows = task.rows
     return isinstance(rows, TableRows) and (bool(rows.client) or is_many(rows.train))
 
 
 def clients_of(frame: pd.DataFrame) -> tuple[str, ...]:
-    """The clients that a split's rows name, sorted; none where they name none."""
+    """The names in a split's CLIENT column, sorted; empty without this column."""
     return tuple(sorted(set(frame[CLIENT]))) if CLIENT in frame else ()
 
 
 def division_of(task: Task, division: str | None) -> str:
-    """How the rows are divided: as asked, else by the clients that the rows name, else by label."""
+    """The given division; by default ``natural`` if the rows name their clients, else ``dirichlet``."""
     return division or (NATURAL if names_clients(task) else DIRICHLET)
 
 
 def named_clients(task: Task, division: str | None = None) -> tuple[str, ...]:
-    """The clients that the rows name, in their order; none where they are to be divided otherwise."""
+    """The clients of a natural division, in order; empty for another division."""
     if not names_clients(task) or division_of(task, division) != NATURAL:
         return ()
     return clients_of(load(task))
@@ -54,14 +54,14 @@ def named_clients(task: Task, division: str | None = None) -> tuple[str, ...]:
 def divide(
     frame: pd.DataFrame, num_clients: int, alpha: float, seed: int, division: str = DIRICHLET
 ) -> list[np.ndarray]:
-    """Rows of each client, as :func:`dirichlet_partition` returns them.
+    """The rows of each client, as :func:`dirichlet_partition` returns them.
 
     Args:
-        frame: of a task's ``federated`` split: ``label`` where it has labels, and CLIENT where rows name clients.
+        frame: a task's ``federated`` split, with ``label`` if the task has labels, and CLIENT if rows name clients.
 
     Raises:
-        InvalidInputError: an unknown division, rows that name no clients or another number of them, or a client
-            without rows.
+        InvalidInputError: an unknown division; fewer rows than clients; or for ``natural``, rows that name no clients
+            or another number of clients.
     """
     if division == NATURAL:
         return _by_client(frame, num_clients)
@@ -78,26 +78,25 @@ def _by_client(frame: pd.DataFrame, num_clients: int) -> list[np.ndarray]:
     clients = clients_of(frame)
     if not clients:
         raise InvalidInputError(
-            "division is natural and the rows name no clients; say which column does (--client COL), or give one file "
-            'a client (--data "clients/*.csv")'
+            "division is natural and the rows name no clients; give the column of clients (--client COL), or one file "
+            'for each client (--data "clients/*.csv")'
         )
     if len(clients) != num_clients:
         raise InvalidInputError(
-            f"the rows are those of {len(clients)} clients ({name_some(clients)}) and the allocation is for "
+            f"the rows are from {len(clients)} clients ({name_some(clients)}) and the allocation is for "
             f"{num_clients}; make them agree (--clients {len(clients)}, or as many budgets), or choose a --division"
         )
-    rows_of = {client: np.flatnonzero(frame[CLIENT].to_numpy() == client).astype(np.int64) for client in clients}
-    return [rows_of[client] for client in clients]
+    return [np.flatnonzero(frame[CLIENT].to_numpy() == client).astype(np.int64) for client in clients]
 
 
 def dirichlet_partition(label_R: ArrayLike, num_clients: int, alpha: float, seed: int) -> list[np.ndarray]:
-    """Divide the rows among clients; each class's rows go to clients in proportions drawn from Dir(alpha).
+    """Divide the rows among clients: each class's rows in proportions drawn from Dir(alpha).
 
-    A small ``alpha`` gives each client few classes, a large one gives all the same mixture (``math.inf``: equal
-    shares). A client left with nothing is given one row of the client that holds most, so each holds at least one.
+    With a small ``alpha`` each client has few classes; with a large one all have similar mixtures (``math.inf``: equal
+    shares). A client without rows gets one from the client with most rows.
 
     Returns:
-        One sorted int64 array of row indices per client; together they hold every row once.
+        For each client a sorted int64 array of row indices; each row is in exactly one.
 
     Raises:
         InvalidInputError: fewer rows than clients, or ``num_clients`` or ``alpha`` not positive.
@@ -118,7 +117,7 @@ def dirichlet_partition(label_R: ArrayLike, num_clients: int, alpha: float, seed
             share_N = np.full(num_clients, 1.0 / num_clients)
         else:
             share_N = rng.dirichlet(np.full(num_clients, float(alpha)))
-        # A different client gets each class's rounding remainder, or equal shares would favour the last client.
+        # A random order, so that the rounding remainders of all classes do not go to the last client.
         order = rng.permutation(num_clients)
         cuts = np.rint(np.cumsum(share_N[order])[:-1] * len(rows)).astype(np.int64)
         for client, piece in zip(order, np.split(rows, cuts), strict=True):

@@ -1,4 +1,4 @@
-"""A task's rows as tokens: the prompt around the texts, cut to fit, and the answers that may follow it.
+"""Encode a task's rows as tokens: the prompt with its texts, cut to fit, and the possible answers.
 
 Shapes: R rows, L token positions (``seq_len``), C classes.
 """
@@ -27,20 +27,21 @@ MOST_SUITED, _MEASURED = 96, 2_000
 
 
 def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
-    """The task with these label words, and without the prior of its former ones; None: the task as it is.
+    """The task with these label words and without the prior of its former ones. None: the task unchanged.
 
     Raises:
-        InvalidInputError: the words are not C different ones, or the task has no labels.
+        InvalidInputError: there are not C different words, or the task has no labels.
     """
     same = words is None or tuple(words) == task.label_words
     return task if same else replace(task, label_words=tuple(words), prior=())
 
 
 def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    """Tokens of each class's answer, each word taken with a space before it.
+    """The tokens of each label word, with the space before it.
 
     Raises:
-        InvalidInputError: the tokenizer cannot write a word, or one begins another (it would always score higher).
+        InvalidInputError: the tokenizer has no tokens for a word, or the tokens of one word begin with those of
+            another, which would always have the higher score.
     """
     space = answer_space(task.prompt)
     tokens = piece_ids(tokenizer, [space + word for word in task.label_words])
@@ -53,35 +54,34 @@ def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[in
     if clash is not None:
         short, long = (task.label_words[place] for place in clash)
         raise InvalidInputError(
-            f"task {task.name}: to this tokenizer the label word {short!r} begins (or is) the label word {long!r}, "
-            "which could then never be chosen; choose label words none of which begins another"
+            f"task {task.name}: for this tokenizer the label word {long!r} begins with the label word {short!r} (or "
+            "equals it) and could never be chosen; choose label words none of which begins with another"
         )
     return tokens
 
 
 def encode(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> Rows:
-    """The rows of :func:`encode_counted` alone."""
+    """The rows of :func:`encode_counted`."""
     return encode_counted(task, frame, tokenizer, seq_len)[0]
 
 
 def encode_counted(
     task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int, *, labelled: bool = True
 ) -> tuple[Rows, dict[str, int]]:
-    """Turn rows into prompts and answers of together at most ``seq_len`` tokens, padded on the right to ``seq_len``.
+    """Encode rows as prompt and answer of at most ``seq_len`` tokens together, padded on the right to ``seq_len``.
 
-    A prompt that is too long loses the ends of its texts, the longest text first, never the prompt's own words. Label
-    words and options are never cut. A written answer is: to what half of the room, or all that short texts leave, can
-    hold.
+    The ends of long texts are cut, the longest text first; the prompt's own words, label words and options are never
+    cut. A written answer is cut to half of the room that the prompt's own words leave, or to more if the texts are
+    short.
 
     Args:
-        labelled: False where the rows have no ``label`` yet (they are to be predicted): label 0 is put in.
+        labelled: False if the rows have no ``label``, for prediction: they get label 0.
 
     Returns:
-        The rows, and how many ``seq_len`` cuts, as :func:`count_cuts` returns it.
+        The rows, and the counts of :func:`count_cuts`.
 
     Raises:
-        InvalidInputError: columns are missing, an answer is empty, or ``seq_len`` cannot hold the prompt itself and
-            the answer.
+        InvalidInputError: columns are missing, an answer is empty, or ``seq_len`` is too short for prompt and answer.
     """
     _check_columns(task, frame, [column for column in task.columns if labelled or column != "label"])
     if len(frame) == 0:
@@ -110,10 +110,10 @@ def encode_counted(
 def encode_prompts(
     task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int, *, max_new_tokens: int
 ) -> list[list[int]]:
-    """The prompts alone, from rows that need no answer, cut so that ``max_new_tokens`` more fit into ``seq_len``.
+    """The prompts without answers, cut so that ``max_new_tokens`` more fit into ``seq_len``.
 
     Raises:
-        InvalidInputError: columns are missing, or ``seq_len`` cannot hold the prompt itself and what is to be written.
+        InvalidInputError: columns are missing, or ``seq_len`` is too short for the prompt and the new tokens.
     """
     _check_columns(task, frame, task.text_columns)
     prompts = Prompts(task, frame, tokenizer)
@@ -127,8 +127,8 @@ def encode_prompts(
 
 
 def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, int]:
-    """How many rows ``seq_len`` cuts: ends of their texts (``prompts_cut``), of their written answers (``answers_cut``,
-    and with it the token that ends it)."""
+    """The number of rows whose texts ``seq_len`` cuts (``prompts_cut``), and whose written answer (``answers_cut``),
+    which then loses its end token too."""
     prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
     return _cuts(task, prompts, answers_R, _rooms(task, prompts, answers_R, seq_len))
 
@@ -143,8 +143,8 @@ def _cuts(
 
 
 def suited_length(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Tokens, L, that hold prompt and answer of 99 of 100 rows whole: a multiple of 8; at most :data:`MOST_SUITED`, or
-    half of that more than the prompt's own words."""
+    """The sequence length, L, that fits prompt and answer of 99 % of the rows: a multiple of 8, and at most
+    :data:`MOST_SUITED`, or for a long prompt its own words and half of that."""
     frame = frame.head(_MEASURED)
     prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
     length_R = [prompts.fixed + prompts.length(r) + max(map(len, answers_R[r])) - 1 for r in range(len(frame))]
@@ -155,18 +155,18 @@ def suited_length(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenize
 def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:
     missing = [column for column in wanted if column not in frame.columns]
     if missing:
-        raise InvalidInputError(f"task {task.name}: the rows lack the column(s) {', '.join(missing)}")
+        raise InvalidInputError(f"task {task.name}: the rows have no column {', '.join(missing)}")
 
 
 def _rooms(
     task: Task, prompts: Prompts, answers_R: Sequence[Sequence[Sequence[int]]], seq_len: int
 ) -> list[tuple[int, int]]:
-    """Of each row, how many tokens its texts and its longest answer may have. An answer's last token is only predicted,
-    so it takes no position."""
+    """For each row, the most tokens of its texts and of its longest answer. The last token of an answer is only
+    predicted, so it takes no position."""
     rooms, both = [], seq_len - prompts.fixed + 1
     for row, answers in enumerate(answers_R):
         length = max(map(len, answers))
-        if task.kind == "text":  # a long answer has half of the room, or all that short texts leave
+        if task.kind == "text":  # a long answer gets half of the room, or more if the texts are short
             texts = prompts.length(row)
             least = max(prompts.num_texts, 1) if texts else 0
             length = min(length, max(both // 2, both - max(texts, least)), both - least)
@@ -175,8 +175,12 @@ def _rooms(
 
 
 def _answers(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-    """Tokens of each row's candidates: the label words, the row's options, or its one written answer, which ends with
-    the token that ends a text."""
+    """The tokens of each row's candidate answers: the label words, its options, or its written answer and the token
+    that ends a text.
+
+    Raises:
+        InvalidInputError: an answer is empty, two options are equal, or the tokenizer has no end token.
+    """
     if task.kind == "labels":
         return [label_tokens(task, tokenizer)] * len(frame)
     end, turn = tokenizer.eos_token_id, chat_turn(task, tokenizer)
@@ -197,19 +201,20 @@ def _answers(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
             "set one in its tokenizer_config.json"
         )
     for row, candidates in enumerate(rows):
-        if task.kind == "text" or _beginning(candidates) is not None:  # where one begins another, all of them are ended
+        if task.kind == "text" or _beginning(candidates) is not None:  # if one begins another, all get an end token
             if len({tuple(tokens) for tokens in candidates}) < len(candidates) or end is None:
                 raise InvalidInputError(
-                    f"task {task.name}: row {frame.index[row]} has options that cannot be told apart; remove the row"
+                    f"task {task.name}: row {frame.index[row]} has options that this tokenizer cannot distinguish; "
+                    "remove the row"
                 )
             rows[row] = [[*tokens, end] for tokens in candidates]
     return rows
 
 
 def _beginning(answers: Sequence[Sequence[int]]) -> tuple[int, int] | None:
-    """Two answers the first of which begins the second, or is the same."""
+    """The indices of two answers, the second of which begins with the first or equals it; None if there are none."""
     order = sorted(range(len(answers)), key=lambda place: list(answers[place]))
-    for first, second in itertools.pairwise(order):  # in this order such answers are neighbours
+    for first, second in itertools.pairwise(order):  # in sorted order such answers are neighbours
         if list(answers[second][: len(answers[first])]) == list(answers[first]):
             return first, second
     return None

@@ -1,7 +1,7 @@
-"""The task that a user points at: a file of rows, a task's TOML file, a DataFrame, or a task as it is.
+"""The task of a user's data: a file of rows, a task's TOML file, a DataFrame, or a Task.
 
-Of rows alone it is inferred: which column is the label, which are the text, how to ask, and with which words to answer.
-The user may say any of it instead. A run keeps the task as a table that can be edited.
+From rows, the column of the label, the columns of text, the prompt and the label words are inferred; each can be given
+instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LABELS = (
 _CLIENTS = (
     "client", "customer", "user", "author", "hospital", "site", "branch", "office", "device", "region", "source",
 )  # fmt: skip
-_ANSWERS = {  # what is asked -> what is answered
+_ANSWERS = {  # column of the question -> columns of the answer
     "instruction": ("output", "response", "answer", "completion"),
     "prompt": ("completion", "response", "answer", "output"),
     "question": ("answer", "answers", "response", "reply"),
@@ -54,8 +54,8 @@ _TEXTS = (
 )  # fmt: skip
 _NO_TEXT = re.compile(r"(^|[_\W])(id|uid|uuid|idx|index|url|link|date|time|timestamp|email|created|updated)($|[_\W])")
 _MOST_TEXTS = 4
-_LEAST_WORDS = 3  # on average, of a column that is taken for text
-_LOOKED_AT = 5_000  # rows, to infer a task
+_LEAST_WORDS = 3  # mean, in a column of text
+_MOST_READ = 5_000  # rows that are read to infer a task
 
 
 def task_for(
@@ -64,15 +64,15 @@ def task_for(
     tokenizer: Callable[[], PreTrainedTokenizerBase | None] = lambda: None,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
-    """The task of a path, of a table in memory, or of a task that does not name its labels yet.
+    """The task of a path or a table in memory; or a given task, completed by the labels of its rows.
 
     Args:
-        overrides: what is not to be inferred, or what replaces an entry of a task file.
-        tokenizer: returns the model's, for label words that suit it; called only where words are inferred.
-        notice: called with each line about what was inferred.
+        overrides: values that replace inferred ones, or entries of a task file.
+        tokenizer: returns the model's tokenizer, to choose label words; called only if they are inferred.
+        notice: called with one line for each inferred value.
 
     Raises:
-        InvalidInputError, MissingDataError: no such file, or rows that no task can be made of.
+        InvalidInputError, MissingDataError: no such file, or a task cannot be inferred from its rows.
     """
     overrides = overrides or Overrides()
     if isinstance(data, Task):
@@ -80,12 +80,13 @@ def task_for(
     if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
         return _changed(read_task(data), overrides)
     rows = TableRows(data, test=overrides.test)
-    frame = read_rows(rows)  # a fault in the file comes first, before a tokenizer is loaded
+    frame = read_rows(rows)  # before the tokenizer, so that an error in the file is reported first
     return infer_task(rows, frame, overrides, task_name(data), tokenizer(), notice)
 
 
 def task_name(data: Data) -> str:
-    """A task's name from a file's: ``Support Tickets (2).csv`` is support-tickets-2, ``clients/*.csv`` is clients."""
+    """A task's name from its file's: support-tickets-2 for ``Support Tickets (2).csv``, clients for
+    ``clients/*.csv``."""
     if isinstance(data, pd.DataFrame):
         return "table"
     path = Path(data)
@@ -94,13 +95,13 @@ def task_name(data: Data) -> str:
 
 
 def _changed(task: Task, overrides: Overrides) -> Task:
-    """The task with what the user says instead, and with its labels."""
+    """The task with the user's overrides, and with its labels."""
     if not isinstance(task.rows, TableRows):
         return replace(
             task, label_words=overrides.label_words or task.label_words, prompt=overrides.prompt or task.prompt
         )
     if overrides.text and not overrides.prompt:
-        raise InvalidInputError("the task file has a prompt; give --prompt with the fields of --text in it")
+        raise InvalidInputError("the task file has a prompt; give --prompt with the columns of --text in braces")
     given: dict[str, Any] = {
         name: getattr(overrides, name) for name in ("label", "client", "test") if getattr(overrides, name)
     }
@@ -117,7 +118,7 @@ def _changed(task: Task, overrides: Overrides) -> Task:
     if not names:
         frame = read_rows(rows)
         if not rows.label:
-            raise InvalidInputError(f"task {task.name}: say which column holds the label, or name the labels")
+            raise InvalidInputError(f"task {task.name}: give the column of the label (--label), or list label_names")
         check_columns(frame, [rows.label])
         rows, names = with_labels(rows, frame)
     words = overrides.label_words or task.label_words or names
@@ -132,16 +133,16 @@ def infer_task(
     tokenizer: PreTrainedTokenizerBase | None = None,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
-    """The task of ``rows``, of which only the place is known.
+    """Infer the task of ``rows``.
 
     Args:
-        whole: the rows as :func:`zorba_core.data.own_rows.read_rows` returns them.
-        tokenizer: label words of which it has one token are preferred.
+        whole: the result of :func:`zorba_core.data.own_rows.read_rows`.
+        tokenizer: label words with one token each are preferred.
 
     Raises:
-        InvalidInputError: a column that is missing, or nothing to choose from; names the option that decides it.
+        InvalidInputError: a column is missing or cannot be inferred; the message names the option that gives it.
     """
-    frame = whole.head(_LOOKED_AT)
+    frame = whole.head(_MOST_READ)
     check_columns(
         frame, [column for column in (*overrides.text, overrides.label, overrides.answer, overrides.client) if column]
     )
@@ -151,7 +152,7 @@ def infer_task(
     if not any(profile.text for profile in profiles.values()):
         raise InvalidInputError(
             f"{rows.origin} has no column of text or numbers: {name_some([*profiles], 12)} hold lists or objects; give "
-            "a column of text and one of the label or the answer (of a conversation: what is asked, what is answered)"
+            "a column of text and one of the label or the answer (for a conversation: the question and the answer)"
         )
     label, answer, others = _asked(profiles, overrides)
     same_as_label = [] if answer else _same_as_label(frame, profiles, label)
@@ -161,7 +162,7 @@ def infer_task(
         if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
             plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
             raise InvalidInputError(
-                f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot hold: "
+                f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot have: "
                 f"rename it in {rows.origin}, to {in_short(plain)} for example"
             )
     chat = bool(answer and getattr(tokenizer, "chat_template", None))
@@ -184,8 +185,8 @@ def infer_task(
 
 
 def default_prompt(text: Sequence[str], asked: str | None) -> str:
-    """``"{text} Topic:"`` for one column of text, ``"Subject: {subject} Body: {body} Topic:"`` for several; without the
-    last word where nothing is ``asked``, as in a chat, whose template says who answers."""
+    """``"{text} Topic:"`` for one column of text, ``"Subject: {subject} Body: {body} Topic:"`` for several. Without
+    ``asked`` the last word is left out: a chat template marks the answer itself."""
     parts = [f"{{{column}}}" if len(text) == 1 else f"{_titled(column)}: {{{column}}}" for column in text]
     return " ".join([*parts, f"{_titled(asked)}:"] if asked else parts)
 
@@ -197,22 +198,23 @@ def _titled(column: str) -> str:
 
 @dataclass(frozen=True)
 class _Profile:
-    """What a column looks like."""
+    """Statistics of a column's cells that are not empty."""
 
     distinct: int
-    rows: int  # that are not empty
-    words: float  # on average
-    number: bool  # every value is one
-    text: bool  # values are texts or numbers, not lists or objects
+    rows: int
+    words: float  # mean
+    number: bool  # all are numbers
+    text: bool  # all are texts or numbers, not lists or objects
 
     @property
     def is_class(self) -> bool:
-        """Do few values come again and again?"""
+        """Whether there are few different values."""
         return self.text and 2 <= self.distinct <= min(MAX_LABELS, max(2, self.rows // 3))
 
-
-def _is_text(profile: _Profile) -> bool:
-    return profile.words >= _LEAST_WORDS
+    @property
+    def is_long(self) -> bool:
+        """Whether the values are sentences."""
+        return self.words >= _LEAST_WORDS
 
 
 def _profile(column: pd.Series) -> _Profile:
@@ -225,15 +227,19 @@ def _profile(column: pd.Series) -> _Profile:
 
 
 def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | None, str | None, list[str]]:
-    """The label, or the answer, and columns that could have been the label."""
+    """The column of the label or of the answer, and other columns that may be the label.
+
+    Raises:
+        InvalidInputError: no column can be the label.
+    """
     if overrides.label or overrides.answer:
         return overrides.label, overrides.answer, []
     by_name = {column.strip().casefold(): column for column in profiles}
     for question, answers in _ANSWERS.items():
         for answer in answers:
             column = by_name.get(answer)
-            # Few short answers that come again and again are labels; sentences are written, also where they come again.
-            if question in by_name and column and (not profiles[column].is_class or _is_text(profiles[column])):
+            # A few short answers are labels; sentences are written, even if there are only a few.
+            if question in by_name and column and (not profiles[column].is_class or profiles[column].is_long):
                 return None, column, []
     free = {
         column: profile for column, profile in profiles.items() if column not in (*overrides.text, overrides.client)
@@ -245,21 +251,21 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
         column
         for column, profile in free.items()
         if profile.is_class
-        and not _is_text(profile)
+        and not profile.is_long
         and not _NO_TEXT.search(column.casefold())
         and not column.casefold().startswith(_CLIENTS)
     ]
     if not classes:
         raise InvalidInputError(
-            f"which column is the label cannot be told from {name_some([*profiles], 12)}; name it with --label, or "
-            "with --answer the column of text to be generated"
+            f"the column of the label cannot be inferred from {name_some([*profiles], 12)}; name it with --label, or "
+            "name the column of text to generate with --answer"
         )
     of_text = [column for column in classes if not profiles[column].number] or classes
     return of_text[-1], None, [column for column in classes if column != of_text[-1]]
 
 
 def _same_as_label(frame: pd.DataFrame, profiles: dict[str, _Profile], label: str) -> list[str]:
-    """Columns that say the label in other words: each label has its value there, which comes again."""
+    """Columns that repeat the label in other words: their values correspond to the labels one to one."""
     labels = label_texts(frame, label)
     count = len({*labels})
     same = [
@@ -277,7 +283,7 @@ def _texts(profiles: dict[str, _Profile], taken: Iterable[str | None]) -> tuple[
     chosen = [
         column
         for column, profile in free.items()
-        if column.casefold() in _TEXTS or (_is_text(profile) and not _NO_TEXT.search(column.casefold()))
+        if column.casefold() in _TEXTS or (profile.is_long and not _NO_TEXT.search(column.casefold()))
     ]
     chosen = chosen or sorted(free, key=lambda column: -free[column].words)[:1]
     if not chosen:
@@ -289,15 +295,15 @@ def _texts(profiles: dict[str, _Profile], taken: Iterable[str | None]) -> tuple[
 def inferred_lines(
     task: Task, frame: pd.DataFrame, overrides: Overrides, others: Sequence[str], same_as_label: Sequence[str]
 ) -> Iterator[str]:
-    """A line for each part of the task, with the option that replaces it where it was inferred.
+    """A line for each part of the task; an inferred part has the option that replaces it.
 
     Args:
-        frame: the rows looked at.
-        others: columns that could have been the label.
-        same_as_label: columns that say the label in other words.
+        frame: the rows that were read.
+        others: other columns that may be the label.
+        same_as_label: columns that repeat the label in other words.
     """
     rows = task.rows
-    yield f"task {task.name}: {len(frame):,} rows{' looked at' if len(frame) == _LOOKED_AT else ''}"
+    yield f"task {task.name}: {len(frame):,} rows{' read' if len(frame) == _MOST_READ else ''}"
     yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)
     if rows.label:
         counts = Counter(text for text in label_texts(frame, rows.label) if text)
@@ -312,13 +318,13 @@ def inferred_lines(
     )
     for column in same_as_label:
         is_read = column in task.text_columns
-        yield f"  {'warning' if is_read else 'note   '} {column} says the label in other words" + (
+        yield f"  {'warning' if is_read else 'note   '} {column} repeats the label in other words" + (
             ": the prompt contains its answer; leave it out of --text" if is_read else " and is left out of the prompt"
         )
     if rows.label and not overrides.label and rows.label.strip().casefold() in _WRITTEN:
         yield (
-            f"  note    few values of {rows.label} come again and again, so the model chooses among them; to have it "
-            f"write them: --answer {rows.label}"
+            f"  note    {rows.label} has few different values, so the model chooses among them; to have it write the "
+            f"answer: --answer {rows.label}"
         )
     if rows.test is None:
         yield _line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None)
@@ -329,10 +335,10 @@ def _line(what: str, value: str, option: str, overrides: object) -> str:
 
 
 def listed(text: str) -> list[str]:
-    """Words with commas between; one that holds a comma stands in double quotes.
+    """The words of a text with commas between them; a word with a comma is in double quotes.
 
     Raises:
-        InvalidInputError: more than one line.
+        InvalidInputError: the text has more than one line.
     """
     try:
         return [word.strip() for word in next(csv.reader([text.strip()], skipinitialspace=True), [])]

@@ -1,7 +1,7 @@
-"""The rows of a task, split by split.
+"""Load the rows of a task's splits.
 
-Search order of published rows: the folder named by ``ZORBA_DATA`` (``sst2/train.parquet``, ``ag_news/test.parquet``,
-...), then the Hugging Face hub when the package ``datasets`` is installed, then one error that names both ways.
+Published rows come from the folder ``ZORBA_DATA`` (``sst2/train.parquet``, ``ag_news/test.parquet``, ...), else from
+the Hugging Face hub if the package ``datasets`` is installed; else one error names both ways.
 
 Shapes: R rows.
 """
@@ -30,14 +30,17 @@ _NOT_WORD = re.compile(r"[\W_]+")
 
 
 def load(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
-    """Rows of one split of a task, or of the task of this name: ``task.columns``, of which ``label`` is int64; of a
-    user's rows also PLACE, and CLIENT where rows name clients.
+    """The rows of a split, with the columns ``task.columns``; ``label`` is int64. A user's rows also have PLACE, and
+    CLIENT if rows name clients.
 
-    ``frame.attrs`` says where they came from: ``source`` ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1") and
-    ``note``, empty unless the training rows are not the official set, which a result must then state.
+    ``frame.attrs["source"]`` is their origin ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1"). ``attrs["note"]`` is
+    empty, or states that the training rows are not the official set; a result must repeat it.
+
+    Args:
+        task: a task, or the name of a built-in one.
 
     Raises:
-        InvalidInputError: unknown task or split, or rows whose columns or labels are not this task's.
+        InvalidInputError: unknown task or split, or rows with other columns or labels than the task's.
         MissingDataError: the rows are neither in the folder ``ZORBA_DATA`` nor available from the hub.
     """
     task = task if isinstance(task, Task) else get_task(task)
@@ -57,7 +60,7 @@ def load(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
 
 
 def missing(task: Task) -> str:
-    """How to get a task's rows, in a few words; empty when they are here. Reads no rows."""
+    """How to get a task's rows, as a phrase; empty if this machine has them. Reads no rows."""
     rows = task.rows
     if isinstance(rows, TableRows):
         return missing_file(rows)
@@ -69,12 +72,12 @@ def missing(task: Task) -> str:
         absent = [file for file in absent if not (Path(os.path.expanduser(data)) / file).is_file()]
     if not absent or (importlib.util.find_spec("datasets") and not os.environ.get("HF_HUB_OFFLINE")):
         return ""
-    where = f"the folder that {DATA_VARIABLE} names lacks" if data else f"set {DATA_VARIABLE} to a folder with"
+    where = f"the folder {DATA_VARIABLE} has no" if data else f"set {DATA_VARIABLE} to a folder with"
     return f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {rows.hub}"
 
 
 def data_folder() -> Path | None:
-    """The folder that ``ZORBA_DATA`` names; None where it is not set.
+    """The folder ``ZORBA_DATA``; None if it is not set.
 
     Raises:
         MissingDataError: the folder does not exist.
@@ -82,18 +85,18 @@ def data_folder() -> Path | None:
     data = os.environ.get(DATA_VARIABLE, "")
     folder = Path(os.path.expanduser(data))
     if data and not folder.is_dir():
-        raise MissingDataError(f"{DATA_VARIABLE} names {data!r}, which is no folder: correct it or unset it")
+        raise MissingDataError(f"{DATA_VARIABLE} is {data!r}, which is no folder: correct it or unset it")
     return folder if data else None
 
 
 def held_out(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
-    """Which rows are for the test, bool (R,): those whose text hashes below ``fraction``, so that equal texts never
-    stand on both sides and the order of the rows does not matter.
+    """The rows for the test, bool (R,): those whose text has a hash below ``fraction``. So equal texts are on one side,
+    and the order of the rows does not matter.
 
-    A label or client that would have no row left to train on takes its rows back.
+    Rows of a label or client without any other row are for training.
 
     Raises:
-        InvalidInputError: nothing is left to test on, or to train on.
+        InvalidInputError: there are no rows for the test, or none for training.
     """
     texts = ["\x1f".join(parts) for parts in zip(*(frame[column] for column in task.text_columns), strict=True)]
     plain = [" ".join(text.casefold().split()) for text in texts]
@@ -107,9 +110,9 @@ def held_out(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
     if not in_test_R.any() or in_test_R.all():
         side = "train" if in_test_R.any() else "test"
         raise InvalidInputError(
-            f"task {task.name}: of {len(frame)} rows none is left to {side} on: they have {len({*plain})} different "
+            f"task {task.name}: none of {len(frame)} rows is left to {side} on: they have {len({*plain})} different "
             f"texts in {' and '.join(task.text_columns)}, equal texts stay on one side, and each label and client "
-            "keeps a text to train on; give more rows, or rows to test on with --test FILE"
+            "needs a text to train on; give more rows, or rows to test on with --test FILE"
         )
     return in_test_R
 
@@ -124,7 +127,7 @@ def _own(task: Task, split: str) -> pd.DataFrame:
     return frame
 
 
-# A run looks at its rows several times. ``stamps``, of the files, are other ones where a file has changed.
+# A run reads its rows several times, so they are cached. A changed file has other ``stamps``.
 
 
 @functools.lru_cache(maxsize=4)
@@ -134,7 +137,7 @@ def _prepared(task: Task, which: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
 
 @functools.lru_cache(maxsize=2)
 def _divided(task: Task, stamps: tuple[Any, ...]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows to train on and those to test on, where no file has the latter."""
+    """The rows to train on and the rows to test on, if no file has the latter."""
     frame = prepared(task, task.rows, read_rows(task.rows))
     in_test_R = held_out(task, frame, task.rows.test_fraction)
     return frame[~in_test_R].reset_index(drop=True), frame[in_test_R].reset_index(drop=True)
@@ -165,7 +168,7 @@ def _published(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
 
 
 def _official(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
-    """One official split as published, with our names of columns and numbers of labels."""
+    """One official split, with our names of columns and numbers of labels."""
     rows = task.rows
     file = folder / rows.folder / f"{split}.parquet" if folder and rows.folder else None
     if file is not None and file.is_file():
@@ -182,12 +185,12 @@ def _official(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
 def _read_parquet(file: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(file)
-    except (ValueError, OSError) as error:  # pyarrow's errors are of these kinds
+    except (ValueError, OSError) as error:  # pyarrow's errors are subclasses of these
         raise InvalidInputError(f"{file} cannot be read as Parquet: {first_line(error)}") from None
 
 
 def _renamed(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
-    """Published rows with our names of columns, our numbers of labels, and the first of several right answers."""
+    """Published rows with our names of columns, our numbers of labels, and the first if there are several answers."""
     rows, frame = task.rows, frame.copy()
     for ours, published in rows.columns.items():
         name, *path = published.split(".")
@@ -226,12 +229,12 @@ def _from_hub(task: Task, split: str) -> pd.DataFrame:
         frame = datasets.load_dataset(rows.hub, name=rows.config, split=name).to_pandas()
     except Exception as error:  # the hub's client raises many kinds: offline, not found, corrupted cache
         raise MissingDataError(
-            f"dataset {task.name} ({split}) not found: the hub did not give {rows.hub} "
+            f"dataset {task.name} ({split}) not found: {rows.hub} cannot be fetched from the hub "
             f"({type(error).__name__}); check the network, or {by_folder}; toy-reviews needs no data"
         ) from error
     frame = _renamed(task, frame)
     if "label" in task.columns and "label" in frame:
-        frame = frame[frame["label"] != -1]  # SNLI: no gold label; SST-2 test: hidden, which leaves nothing
+        frame = frame[frame["label"] != -1]  # SNLI: no gold label; SST-2 test: all labels are hidden
     if frame.empty:
         raise MissingDataError(f"the hub's {rows.hub} has no labels for its {split} split: {by_folder}")
     return frame
@@ -245,7 +248,7 @@ def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
     """
     absent = [column for column in task.columns if column not in frame]
     if absent:
-        raise InvalidInputError(f"{what}: column(s) {', '.join(absent)} missing; found {', '.join(frame.columns)}")
+        raise InvalidInputError(f"{what}: no column {', '.join(absent)}; the columns are {', '.join(frame.columns)}")
     frame = frame[list(task.columns)].reset_index(drop=True)
     if frame.empty:
         raise InvalidInputError(f"{what}: there are no rows")
@@ -254,21 +257,21 @@ def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
         raise InvalidInputError(f"{what}: row {row} has an empty text or label; remove such rows")
     for column in {*task.text_columns, *task.answer_columns}:
         if not pd.api.types.is_string_dtype(frame[column]):
-            raise InvalidInputError(f"{what}: column {column} must hold text, it is {frame[column].dtype}")
+            raise InvalidInputError(f"{what}: column {column} must have text, it has {frame[column].dtype}")
     if "label" not in frame:
         return frame
     if not pd.api.types.is_integer_dtype(frame["label"]):
-        raise InvalidInputError(f"{what}: column label must hold integers, it is {frame['label'].dtype}")
+        raise InvalidInputError(f"{what}: column label must have integers, it has {frame['label'].dtype}")
     low, high = int(frame["label"].min()), int(frame["label"].max())
     if low < 0 or high >= task.num_classes:
-        raise InvalidInputError(f"{what}: labels must be 0..{task.num_classes - 1}, found {low}..{high}")
+        raise InvalidInputError(f"{what}: labels are {low} to {high}; they must be 0 to {task.num_classes - 1}")
     return frame.astype({"label": "int64"})
 
 
 def in_base(train: pd.DataFrame, by: str) -> list[bool]:
-    """Which training rows are in the half that ``opt-mini`` was trained on; clients hold the other half.
+    """Whether each training row is in the half on which ``opt-mini`` was trained; clients have the other half.
 
-    It is the first bit of the SHA-256 of the letters and digits in the column ``by``; for ``phrases`` see
+    The first bit of the SHA-256 of the letters and digits in column ``by`` decides; for ``phrases`` see
     :func:`phrases_in_base`.
     """
     return phrases_in_base(train["text"].tolist()) if by == "phrases" else [_hash_is_base(text) for text in train[by]]
@@ -280,11 +283,11 @@ def _hash_is_base(text: str) -> bool:
 
 
 def phrases_in_base(texts: list[str]) -> list[bool]:
-    """The side of each phrase: its sentences' side where they agree, its own hash where they do not.
+    """The half of each phrase: that of the sentences that contain it, or by its own hash if these are in both halves.
 
-    SST-2's training rows are phrases cut out of sentences. A row that no other row contains is a sentence, and a phrase
-    goes where the sentences go that it is cut from. From the longest text down, every run of words of a sentence is
-    looked up among the texts: 1.7 million look-ups, half a second.
+    SST-2's training rows are phrases cut from sentences; a row that no other row contains is a sentence. In order of
+    decreasing length, each sequence of words in a sentence is searched among the texts: 1.7 million look-ups in half a
+    second.
     """
     sides: dict[str, set[bool]] = {text: set() for text in texts}
     for text in sorted(sides, key=lambda text: (-len(text), text)):

@@ -1,4 +1,4 @@
-"""A user's rows: from files on this machine, or a table in memory, to the columns that a task reads.
+"""Read a user's rows from files or a table in memory, and turn them into the columns of a task.
 
 Shapes: R rows.
 """
@@ -26,14 +26,14 @@ from zorba_core.tables import KINDS, is_empty, place, plain_values, read_table
 Texts = str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | pd.DataFrame
 Table = str | os.PathLike[str] | pd.DataFrame
 _PATTERN = frozenset("*?[")
-_WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # as a table writes a column of whole numbers with gaps
-_HALF = re.compile("[\ud800-\udfff]")  # of a character: JSON cut in the middle of an emoji, which no tokenizer reads
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # a whole number as pandas writes it in a column with missing values
+_HALF = re.compile("[\ud800-\udfff]")  # half of a character, from JSON that was cut within an emoji
 _NO_VALUE = list | tuple | dict | set | bytes | np.ndarray
 
 
 def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
-    """All columns of the file, files or table, and PLACE; CLIENT where each file is a client. Where a file names its
-    whole-number labels, the names are put in; ``attrs["names"]`` has their order, by column.
+    """All columns of the file, files or table, and PLACE; CLIENT if each file is a client. If a file has names for the
+    numbers of its labels, these replace the numbers; ``attrs["names"]`` has them in order, by column.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`zorba_core.tables.read_table`.
@@ -41,7 +41,7 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
     given = getattr(rows, which)
     if given is None:
         raise MissingDataError(
-            "these rows were a table in memory, which no folder keeps: give them again (data=, or --data FILE)"
+            "these rows were a table in memory, which is not saved with a run: give them again (data=, or --data FILE)"
         )
     if isinstance(given, pd.DataFrame):
         frame = pd.DataFrame({str(name): plain_values(given[name]) for name in given.columns}, dtype=object)
@@ -52,7 +52,7 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
 
 @functools.lru_cache(maxsize=2)
 def _read_files(files: tuple[str, ...], of_clients: bool, encoding: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
-    """The rows of all files, in one table; read again where a stamp has changed."""
+    """The rows of all files in one table. ``stamps`` is the key of the cache: it differs if a file has changed."""
     parts = [_read_file(file, encoding) for file in files]
     if of_clients:
         for part, client in zip(parts, file_clients(files), strict=True):
@@ -67,14 +67,14 @@ def _read_files(files: tuple[str, ...], of_clients: bool, encoding: str, stamps:
 def _read_file(file: str, encoding: str) -> pd.DataFrame:
     frame = read_table(file, encoding)
     for column, names in frame.attrs.setdefault("names", {}).items():
-        name_of = {-1: None, **dict(enumerate(names))}  # -1: datasets' mark of no label
+        name_of = {-1: None, **dict(enumerate(names))}  # in datasets -1 means no label
         frame[column] = [name_of.get(value, value) if isinstance(value, int) else value for value in frame[column]]
     before = place(file, "")
     return frame.assign(**{PLACE: [f"{before}{index}" for index in frame.index]})
 
 
 def is_many(path: Any) -> bool:
-    """Is this a pattern or a folder of files, of which each is one client?"""
+    """Whether this is a pattern or a folder of files, each of which is one client."""
     if not isinstance(path, str):
         return False
     if os.path.isdir(path):
@@ -83,33 +83,33 @@ def is_many(path: Any) -> bool:
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a path, sorted; a folder that ``datasets`` saved counts as a file.
+    """The files of a path or pattern, sorted; a folder that ``datasets`` saved counts as a file.
 
     Raises:
-        MissingDataError: nothing matches.
-        InvalidInputError: a folder that holds the splits of a set.
+        MissingDataError: no file matches.
+        InvalidInputError: a folder with the splits of a data set.
     """
     if not is_many(path):
         return [path]
     folder, pattern = Path(path), "*"
-    while not folder.exists():  # brackets in a folder's name are no pattern
+    while not folder.exists():  # brackets in the name of an existing folder are no pattern
         folder, pattern = folder.parent, os.path.relpath(path, folder.parent)
     files = sorted(str(file) for file in folder.glob(pattern) if not file.name.startswith("."))
-    if os.path.isdir(path):  # without a README beside the rows
+    if os.path.isdir(path):  # without other files, such as a README
         files = [file for file in files if Path(file).suffix.lower() in KINDS or os.path.isdir(file)]
     if not files:
         raise MissingDataError(f"no file matches {path!r}; give a pattern such as clients/*.csv, in quotes")
     if os.path.isdir(path) and "train" in {Path(file).stem for file in files}:
         raise InvalidInputError(
-            f"{path} holds the splits of a set and not a file for each client; name its files: --data train.csv "
+            f"{path} has the splits of a data set, not a file for each client; give its files: --data train.csv "
             "--test test.csv"
         )
     return files
 
 
 def file_clients(files: Sequence[str]) -> list[str]:
-    """A client's name for each file: the file's without its ending, else with it, else its folder's, else its path
-    below the common folder; the first of these that tells all files apart."""
+    """A client's name for each file: the file name without its ending, with its ending, the name of its folder, or its
+    path below the common folder; the first of these that is different for all files."""
     paths = [Path(file) for file in files]
     common = os.path.commonpath([path.parent for path in paths])
     for name in (lambda path: path.stem, lambda path: path.name, lambda path: path.parent.name):
@@ -119,7 +119,7 @@ def file_clients(files: Sequence[str]) -> list[str]:
 
 
 def missing_file(rows: TableRows) -> str:
-    """Which file is missing; empty where all are here."""
+    """A phrase that names a missing file; empty if none is missing."""
     for path in (rows.train, rows.test):
         if isinstance(path, str) and not is_many(path) and not os.path.exists(path):
             return f"{path} does not exist"
@@ -127,7 +127,7 @@ def missing_file(rows: TableRows) -> str:
 
 
 def fingerprints(rows: TableRows) -> dict[str, str]:
-    """The SHA-256 of each file, or of the rows' files in a folder, by its path."""
+    """The SHA-256 of each file, or of all files in a folder that ``datasets`` saved, by path."""
     return {file: _sha256(file) for file in _named_files(rows)}
 
 
@@ -139,7 +139,7 @@ def _sha256(path: str) -> str:
 
 
 def stamps_of(rows: TableRows) -> tuple[Any, ...]:
-    """Time and size of the rows' files: equal where no file has changed."""
+    """Name, time and size of the rows' files: a cache key that differs if a file has changed."""
     return _stamps(_named_files(rows))
 
 
@@ -153,29 +153,29 @@ def _named_files(rows: TableRows) -> list[str]:
 
 
 def _parts(file: str) -> list[Path]:
-    """The file, or those with rows of a folder that ``datasets`` saved; none where it is missing."""
+    """The file, or the Arrow files of a folder that ``datasets`` saved; empty if it is missing."""
     path = Path(file)
     return [path] if path.is_file() else sorted(path.rglob("*.arrow"))
 
 
 def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
-    """The task's columns of a table that :func:`read_rows` read: texts as text, ``label`` as 0..C-1, CLIENT and PLACE.
+    """The task's columns of a table from :func:`read_rows`: texts as str, ``label`` as 0..C-1, CLIENT and PLACE.
 
     Raises:
-        InvalidInputError: a column is missing, or a row without text, label or client; by file and line.
+        InvalidInputError: a column is missing, or a row has no text, label or client; names file and line.
     """
     read = tuple(dict.fromkeys((*task.text_columns, *task.answer_columns)))
     check_columns(frame, [*read, *(column for column in (rows.label, rows.client) if column)])
     if "label" in read:
         raise InvalidInputError(
-            f"task {task.name}: a column of text is called label, a name for labels to choose among; rename it"
+            f"task {task.name}: a column of text is called label, a name reserved for the labels; rename it"
         )
     columns: dict[str, Any] = {column: texts_of(frame, column) for column in read}
     refuse_without_text(frame, columns, task.text_columns, "text")
     refuse_without_text(frame, columns, task.answer_columns, "answer")
     if "label" in task.columns:
         if not rows.label:
-            raise InvalidInputError(f"task {task.name}: no column is named for the label (label under [rows])")
+            raise InvalidInputError(f"task {task.name}: give the column of the label (label under [rows])")
         columns["label"] = label_numbers(task, rows, frame)
     if rows.client:
         refuse_rows(frame, [is_empty(value) for value in frame[rows.client]], f"no client in {rows.client}")
@@ -186,9 +186,10 @@ def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """
+    """Refuse rows without one of the columns.
+
     Raises:
-        InvalidInputError: the rows do not have one of the columns; names it, and those that they have.
+        InvalidInputError: names the missing column and the existing ones.
     """
     for column in columns:
         if column not in frame:
@@ -200,23 +201,27 @@ def texts_of(frame: pd.DataFrame, column: str) -> list[str]:
     """A column as text; an empty cell is an empty text.
 
     Raises:
-        InvalidInputError: a list or an object where a text belongs.
+        InvalidInputError: a cell has a list or an object, or half of a character.
     """
     values = _values(frame, column, "a text", "name another column")
     texts = ["" if is_empty(value) else str(value) for value in values]
-    refuse_rows(frame, [*map(_HALF.search, texts)], f"column {column} holds half of a character", "remove it")
+    refuse_rows(frame, [*map(_HALF.search, texts)], f"column {column} has half of a character", "remove it")
     return texts
 
 
 def _values(frame: pd.DataFrame, column: str, expected: str, cure: str) -> list[Any]:
-    """A column without lists and objects."""
+    """A column's values.
+
+    Raises:
+        InvalidInputError: one is a list, an object or bytes in place of ``expected``.
+    """
     values = frame[column].tolist()
     invalid = [value for value in values if isinstance(value, _NO_VALUE)]
     if invalid:
         first = invalid[0][0] if isinstance(invalid[0], list) and invalid[0] else None
         if isinstance(first, dict) and "content" in first:
-            cure = "write each conversation as a column of what is asked and one of what is answered"
-        what = f"column {column} holds a {type(invalid[0]).__name__} where {expected} belongs"
+            cure = "write each conversation as a column of questions and one of answers"
+        what = f"column {column} has a {type(invalid[0]).__name__} in place of {expected}"
         refuse_rows(frame, [isinstance(value, _NO_VALUE) for value in values], what, cure)
     return values
 
@@ -224,9 +229,10 @@ def _values(frame: pd.DataFrame, column: str, expected: str, cure: str) -> list[
 def refuse_without_text(
     frame: pd.DataFrame, texts: dict[str, list[str]], columns: Sequence[str], what: str = "text"
 ) -> None:
-    """
+    """Refuse a row whose texts in all these columns are empty.
+
     Raises:
-        InvalidInputError: a row whose texts in all these columns are empty.
+        InvalidInputError: names the places of such rows.
     """
     if columns:
         empty_R = [not "".join(parts).strip() for parts in zip(*(texts[column] for column in columns), strict=True)]
@@ -236,9 +242,14 @@ def refuse_without_text(
 def refuse_rows(
     frame: pd.DataFrame, wrong_R: Sequence[bool], what: str, cure: str = "correct or remove such rows"
 ) -> None:
-    """
+    """Refuse rows.
+
+    Args:
+        wrong_R: for each row, whether it is wrong.
+        what, cure: the problem and its remedy, for the message.
+
     Raises:
-        InvalidInputError: some rows are wrong; names the places of the first ones.
+        InvalidInputError: a row is wrong; names the places of the first ones.
     """
     places = [where for where, wrong in zip(frame[PLACE], wrong_R, strict=True) if wrong]
     if places:
@@ -247,19 +258,19 @@ def refuse_rows(
 
 
 def label_text(value: Any) -> str:
-    """A label's value as the text that names it: 1, 1.0, "1", "1.0" and " 1 " are one label, as are true and "True"."""
+    """A label's value as text: 1, 1.0, "1", "1.0" and " 1 " are one label, and so are true and "True"."""
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
 
 
 def look_of(text: str) -> str:
-    """What a person reads in a label: without case, kinds of spaces and ways to write an accent."""
+    """A label without differences that a person does not see: case, kinds of spaces, encodings of an accent."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def label_texts(frame: pd.DataFrame, column: str) -> list[str]:
-    """Each row's label as text; empty where a row has none.
+    """Each row's label as text; empty for a row without label.
 
     Raises:
         InvalidInputError: a list, an object or bytes in place of a label.
@@ -270,23 +281,21 @@ def label_texts(frame: pd.DataFrame, column: str) -> list[str]:
 
 
 def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[str, ...]]:
-    """The rows with the values that stand for their labels, and the labels of the column ``rows.label``: in the order
-    of the file's own names where it has any, else whole numbers in their order, else by the alphabet.
+    """Read the labels of the column ``rows.label``: ``rows`` with its ``label_values``, and the labels. They are in the
+    order of the file's own names if it has any; else whole numbers in numeric order; else in alphabetical order.
 
     Raises:
-        InvalidInputError: one label only, more than a classification can have, or two that look alike.
+        InvalidInputError: fewer than two labels, more than :data:`MAX_LABELS`, or two that look alike.
     """
     column, texts = rows.label, label_texts(frame, rows.label)
     labels = sorted({*texts} - {""})
     elsewhere = "name another column with --label, or --answer for text to be generated"
     if len(labels) < 2:
         only = f"one label only, {in_short(labels[0])}" if labels else "no label"
-        raise InvalidInputError(
-            f"column {column} holds {only}; a classification needs rows of at least two labels: {elsewhere}"
-        )
+        raise InvalidInputError(f"column {column} has {only}; a classification needs at least two labels: {elsewhere}")
     if len(labels) > MAX_LABELS:
         raise InvalidInputError(
-            f"column {column} holds {len(labels):,} different labels and at most {MAX_LABELS:,} can be told apart: "
+            f"column {column} has {len(labels):,} different labels and a classification has at most {MAX_LABELS:,}: "
             + elsewhere
         )
     if names := frame.attrs.get("names", {}).get(column):
@@ -306,13 +315,13 @@ def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[
 
 
 def label_numbers(task: Task, rows: TableRows, frame: pd.DataFrame) -> np.ndarray:
-    """The label of each row as 0..C-1, int64 (R,), by its name, by its value, or by its number.
+    """The label of each row as 0..C-1, int64 (R,), from its name, its value or its number.
 
-    Numbers mean the order of the task's labels. Where labels were read from the rows that order is the alphabet's,
-    which nobody chose: then ``label_values`` has the names, and numbers are refused.
+    A number is a place in the order of the task's labels. If the labels were read from rows, this order is only
+    alphabetical: then ``label_values`` has the names, and numbers are refused.
 
     Raises:
-        InvalidInputError: a row without a label, or with one that the task does not have.
+        InvalidInputError: a row has no label, or one that the task does not have.
     """
     if not task.label_names:
         raise InvalidInputError(f"task {task.name} names no labels; task_for(task) reads them from its rows")
@@ -337,18 +346,17 @@ def label_numbers(task: Task, rows: TableRows, frame: pd.DataFrame) -> np.ndarra
         refuse_rows(
             frame,
             [text not in number_of for text in texts],
-            f"the label {in_short(unknown[0])} is none of those trained on"
-            + (f", and looks like {in_short(alike[0])}" if alike else ""),
-            f"{known}: correct the row, or add the label to the rows that are trained on",
+            f"unknown label {in_short(unknown[0])}" + (f", which looks like {in_short(alike[0])}" if alike else ""),
+            f"{known}: correct the row, or add the label to the training rows",
         )
     return np.array([number_of[text] for text in texts], dtype=np.int64)
 
 
 def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
-    """The columns that the task's prompt reads, and those of its options, as text.
+    """The columns of the task's prompt and options, as text.
 
     Raises:
-        InvalidInputError: a column is missing, or a row has no text; with file and line where rows are from a file.
+        InvalidInputError: a column is missing, or a row has no text; names file and line if rows are from a file.
     """
     if not isinstance(texts, TableRows):
         if not isinstance(texts, pd.DataFrame):
@@ -371,20 +379,20 @@ def _row_of(task: Task, item: str | Mapping[str, str]) -> dict[str, str]:
         return dict(item)
     if isinstance(item, str) and len(task.text_columns) > 1:
         names = ", ".join(task.text_columns)
-        raise InvalidInputError(f"the run reads several texts ({names}); give each by its name, not one text alone")
+        raise InvalidInputError(f"the run reads several columns ({names}); give a mapping from each column to its text")
     return {task.text_columns[0]: item}
 
 
 def labelled_rows(task: Task, table: Table, label: str | None = None, client: str | None = None) -> pd.DataFrame:
-    """The task's columns of a file or a table: texts, ``label`` as 0..C-1 (int64), and CLIENT where it is known.
+    """The task's columns of a file or a table: texts, ``label`` as 0..C-1 (int64), and CLIENT if rows name clients.
 
     Args:
-        label, client: columns; by default those of the run's own rows, and ``label`` for a built-in task. Of a pattern
-            such as ``clients/*.csv`` each file is a client.
+        label, client: columns; default: those of the run's rows, and ``label`` for a built-in task. Each file of a
+            pattern such as ``clients/*.csv`` is a client.
 
     Raises:
-        InvalidInputError, MissingDataError: no such file or column, or a row without text or label, or with a label
-            that the run was not trained on; with file and line.
+        InvalidInputError, MissingDataError: no such file or column; a row has no text or label, or the run was not
+            trained on its label; names file and line.
     """
     own = task.rows if isinstance(task.rows, TableRows) else TableRows(label="label")
     label = None if task.kind == "text" else label or own.label

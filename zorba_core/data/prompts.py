@@ -1,9 +1,8 @@
-"""A task's prompts as tokens: its fixed words and the texts between them, cut to fit; and words to answer with.
+"""A task's prompts as tokens: fixed words and the texts between them, cut to fit; and label words for a tokenizer.
 
-What stands in the middle of a text must not be read as its beginning. Byte-level tokenizers write a space at the front
-of the word that follows it, so a piece is tokenised as it is. SentencePiece's (Llama, Mistral and others, which write a
-space as U+2581) put a space before whatever they are given: a piece that begins with one would have two, a piece that
-begins with none would have one.
+A prompt is tokenised in pieces, and a piece within it must not be treated as its beginning. Byte-level tokenizers join
+a space to the next word, so a piece is tokenised as it is. SentencePiece tokenizers (Llama, Mistral and others, which
+write a space as U+2581) add a space before each input, so a piece would have one space too many.
 
 Shapes: R rows.
 """
@@ -23,17 +22,18 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _SPACE = "\u2581"
-_ANCHORS = ("\n", ":", "a")  # texts to put in front of a piece, for its tokens within a text
+_ANCHORS = ("\n", ":", "a")  # a piece is tokenised after one of them, as if within a text
 _MARK = "THE-USERS-TURN"
 _BREAKS = re.compile(r"[\s_/|>.-]+")
 _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Prompts:
-    """The prompts of all rows of a frame, not yet cut.
+    """The uncut prompts of all rows of a frame, which has the columns of the task's prompt.
 
-    Args:
-        frame: has the columns that the task's prompt reads.
+    Attributes:
+        num_texts: number of text columns in the prompt.
+        fixed: number of tokens of the prompt's own words.
     """
 
     def __init__(self, task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -43,15 +43,14 @@ class Prompts:
             tokens_R = piece_ids(tokenizer, pieces, first=first)
             self._segments.append((is_text, tokens_R if is_text else tokens_R * len(frame)))
         fixed = [tokens_R[0] for is_text, tokens_R in self._segments if not is_text and tokens_R]
-        self.fixed = len(self._start) + sum(map(len, fixed))  # tokens of the prompt itself
+        self.fixed = len(self._start) + sum(map(len, fixed))
 
     def length(self, row: int) -> int:
         """Tokens of a row's texts, uncut."""
         return sum(len(tokens_R[row]) for is_text, tokens_R in self._segments if is_text)
 
     def tokens(self, row: int, room: int) -> list[int]:
-        """The prompt with at most ``room`` tokens of texts: a longer one loses the ends of its texts, the longest text
-        first, never the prompt's own words."""
+        """A row's prompt with at most ``room`` tokens of texts. The ends of the texts are cut, the longest first."""
         texts = [tokens_R[row] for is_text, tokens_R in self._segments if is_text]
         lengths = iter(_shorten([*map(len, texts)], room))
         ids = list(self._start)
@@ -61,16 +60,16 @@ class Prompts:
 
 
 def answer_space(prompt: str) -> str:
-    """What stands between the prompt and the answer: a space, but nothing at the start of a line."""
+    """The space between prompt and answer; empty if the answer starts a new line."""
     return "" if prompt[-1:].isspace() and not prompt.endswith(" ") else " "
 
 
 def chat_turn(task: Task, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str] | None:
-    """What the tokenizer's chat template writes before a user's turn and between it and the answer; None where the task
-    asks for no chat, or the tokenizer has no template.
+    """The text of the chat template before a user's turn, and between the turn and the answer. None if the task is no
+    chat or the tokenizer has no template.
 
     Raises:
-        InvalidInputError: a template that cannot be used.
+        InvalidInputError: the template fails.
     """
     if not task.chat or not getattr(tokenizer, "chat_template", None):
         return None
@@ -78,7 +77,7 @@ def chat_turn(task: Task, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]
         turn = [{"role": "user", "content": _MARK}]
         text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
         before, after = text.split(_MARK)
-    except Exception as error:  # a template is a program of somebody else's
+    except Exception as error:  # a template is a program from outside and can fail in any way
         raise InvalidInputError(
             f"task {task.name}: the tokenizer's chat template cannot be used ({first_line(error)[:120]}); set "
             "chat = false in the task"
@@ -87,7 +86,7 @@ def chat_turn(task: Task, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]
 
 
 def fill(template: str, frame: pd.DataFrame) -> list[str]:
-    """The text of each row, without space around it: a template's, or a column's where ``template`` has no field."""
+    """The stripped text of each row: ``template`` with its fields filled in, or the column of this name."""
     parts = FIELD.split(template)
     if len(parts) == 1:
         return frame[template].astype(str).str.strip().tolist()
@@ -99,7 +98,7 @@ def fill(template: str, frame: pd.DataFrame) -> list[str]:
 
 
 def piece_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, first: bool = False) -> list[list[int]]:
-    """Tokens of each piece as it stands within a text, or with ``first`` at its beginning; none added."""
+    """The tokens of each piece within a text, or with ``first`` at the beginning of one, without special tokens."""
     if first or not puts_space_first(tokenizer):
         return _plain(tokenizer, texts)
     ids = _plain(tokenizer, [text[1:] if text.startswith(" ") else text for text in texts])
@@ -110,13 +109,13 @@ def piece_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, first
 
 
 def puts_space_first(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Does a text that begins with a letter get a token with a space?"""
+    """Whether the tokenizer adds a space before a text, as SentencePiece tokenizers do."""
     ids = tokenizer.encode("a", add_special_tokens=False)
     return bool(ids) and str(tokenizer.convert_ids_to_tokens(ids[0])).startswith(_SPACE)
 
 
 def _within(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
-    """What follows an anchor's own tokens when the text stands behind it."""
+    """The tokens of each text after an anchor, without the anchor's tokens."""
     for anchor in _ANCHORS:
         (before,), behind = _plain(tokenizer, [anchor]), _plain(tokenizer, [anchor + text for text in texts])
         if tokenizer.unk_token_id not in before and all(ids[: len(before)] == before for ids in behind):
@@ -129,7 +128,7 @@ def _plain(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[lis
 
 
 def _start_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """What every prompt starts with: the chat template's beginning, or the tokenizer's own (OPT: ``</s>``)."""
+    """The first tokens of each prompt: the chat template's, or the tokenizer's start token (OPT: ``</s>``)."""
     turn = chat_turn(task, tokenizer)
     if turn is not None:
         return tokenizer.encode(turn[0], add_special_tokens=False)
@@ -138,8 +137,8 @@ def _start_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 
 def _pieces(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[tuple[bool, list[str], bool]]:
-    """The parts of the prompt in their order: is it a text column, its text in each row (of fixed words once), and does
-    it begin the prompt? A space goes to the front of the part that follows it."""
+    """The parts of the prompt in order: (is it a text column, its text in each row or once if fixed, is it the first).
+    A space between two parts belongs to the second."""
     turn = chat_turn(task, tokenizer)
     pieces: list[tuple[bool, list[str], bool]] = []
     space = ""
@@ -159,7 +158,7 @@ def _pieces(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase)
 
 
 def _shorten(lengths: list[int], room: int) -> list[int]:
-    """Lengths that fit ``room``: the longest is cut first, so two texts never differ because one came first."""
+    """Lengths that fit ``room``; the longest is cut first."""
     lengths = list(lengths)
     excess = sum(lengths) - room
     while excess > 0:
@@ -172,12 +171,11 @@ def _shorten(lengths: list[int], room: int) -> list[int]:
 
 
 def words_for(names: Sequence[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[str, ...]:
-    """A different word for each label, by which a model could name it.
+    """A different label word for each label name.
 
-    Where the tokenizer has one token for a spelling of every name, or for a word of it, these are taken: such answers
-    are the fastest to score. Else each label is answered with its whole name, in as many tokens as it takes; numbers
-    are written equally long, and a name that begins another one ("new", "new york") leaves the other its rest, since
-    the beginning would always score higher.
+    If each name, or a word in it, has a spelling that is one token, these are the words: they are the fastest to score.
+    Otherwise the words are the whole names. Numbers are padded to one length. If a name begins with another one ("new
+    york", "new"), only its rest is used, since the shorter one would always have the higher score.
     """
     plain = [_BREAKS.sub(" ", _INNER_CAPITAL.sub(" ", name)).strip() or name.strip() for name in names]
     short = _one_token_each(plain, tokenizer) if tokenizer is not None else None

@@ -1,17 +1,17 @@
-"""Tasks: rows of text as a prompt, and the answer that follows it. A task is plain data; no row is read here.
+"""Tasks: how a row becomes a prompt, and which answer follows. A task is plain data; this module reads no row.
 
-There are three kinds. With ``labels`` all rows choose among the same words, with ``options`` each row has its own
-options to choose among, and with ``text`` the answer is written.
+There are three kinds. With ``labels`` the model chooses among the same words for all rows, with ``options`` among the
+options of each row, and with ``text`` it writes the answer.
 
 The tasks of this package are the TOML files of ``catalogue``. A script adds one with ``TASKS.register(Task(...))``, an
-installed package through an entry point of ``zorba.tasks``. A user writes one as a TOML file beside the rows::
+installed package by an entry point of ``zorba.tasks``. A user writes one as a TOML file::
 
     name = "tickets"
     prompt = "{subject} {body} Topic:"
-    label_words = ["billing", "crash", "login"]     # for each of label_names; both may be left out
+    label_words = ["billing", "crash", "login"]     # for each of label_names; both are optional
 
     [rows]
-    train = "tickets.csv"                           # beside this file; or "clients/*.csv", one file a client
+    train = "tickets.csv"                           # in the folder of this file; or "clients/*.csv", a file a client
     test = "tickets-test.csv"                       # or test_fraction = 0.2
     label = "topic"
     client = "branch"
@@ -41,8 +41,8 @@ from zorba_core.tables import text_of_file
 
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 MAX_LABELS = 1000
-CLIENTS_SPLIT = "federated"  # the rows that clients hold
-PLACE, CLIENT = "#place", "#client"  # columns of a user's rows: "tickets.csv, line 7", and the client
+CLIENTS_SPLIT = "federated"  # the clients' training rows
+PLACE, CLIENT = "#place", "#client"  # columns of a user's rows: "tickets.csv, line 7", and the client's name
 KINDS = ("labels", "options", "text")
 SCORES = ("sum", "mean")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -54,13 +54,14 @@ class TableRows:
     """A user's rows: files, or a table in memory.
 
     Args:
-        train: a file; a folder that ``datasets`` saved; a folder of files or a pattern such as ``clients/*.csv``, of
-            which each file is one client; or a DataFrame. None: only the columns are known.
+        train: a file; a folder that ``datasets`` saved; a folder or a pattern such as ``clients/*.csv``, each of whose
+            files is one client; or a DataFrame. None: the rows are not available.
         test: the rows to evaluate on; None: a part of ``train``, by a hash of the text.
+        test_fraction: this part.
         label: the column of the label; a task of kind text has none.
         client: the column that names each row's client.
-        label_values: what stands in the label's column for each of the task's labels. Empty: the labels' names, or
-            their numbers from 0.
+        label_values: the value in the label's column for each of the task's labels. Empty: their names, or numbers
+            from 0.
         encoding: of text files that are not UTF-8.
     """
 
@@ -78,22 +79,22 @@ class TableRows:
     def __post_init__(self) -> None:
         for name in ("train", "test"):
             path = getattr(self, name)
-            if isinstance(path, str | Path):  # absolute, since a run may be resumed from another folder
+            if isinstance(path, str | Path):  # absolute: a run may be resumed in another working directory
                 object.__setattr__(self, name, os.path.abspath(os.path.expanduser(path)))
 
     @property
     def origin(self) -> str:
-        """Where the rows come from, for a run's record."""
+        """The rows' origin, for a run's config."""
         return f"file {Path(self.train).name}" if isinstance(self.train, str) else "a table in memory"
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class MadeRows:
-    """Rows that a function makes, split by split; they need no data and no network.
+    """Rows that a function generates, without data or network.
 
     Args:
-        read_split: from a split's name to a table with the task's columns; the same rows each time.
-        origin: where the rows come from, for a run's record: "grammar 1".
+        read_split: a function from a split's name to a table with the task's columns; deterministic.
+        origin: the rows' origin, for a run's config: "grammar 1".
     """
 
     read_split: Callable[[str], pd.DataFrame]
@@ -104,18 +105,18 @@ class MadeRows:
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class PublishedRows:
-    """A published set, from the folder ``ZORBA_DATA`` or the Hugging Face hub.
+    """A published data set, from the folder ``ZORBA_DATA`` or the Hugging Face hub.
 
     Args:
-        hub: the set's name on the hub; ``config`` and ``train_split`` are the hub's as well.
-        folder: below ``ZORBA_DATA``; a Parquet file for each split.
-        columns: our name of a column -> the published one, or a path in it such as ``answers.text``.
-        label_values: what is published for labels 0..C-1, where it is not these numbers.
+        hub: its name on the hub; ``config`` and ``train_split`` are names on the hub too.
+        folder: its folder in ``ZORBA_DATA``, with a Parquet file for each split.
+        columns: our name of a column -> the published name, or a path in its values such as ``answers.text``.
+        label_values: the published values of labels 0..C-1, if they are not these numbers.
         evaluation_splits: official labelled splits; results are reported on the first.
-        held_out: the part of the training rows to evaluate on, by a hash of the text, where no such split is published.
-        base_half: how one half of the training rows was set aside to train ``opt-mini``: by a hash of this column, or
-            ``phrases`` (:func:`zorba_core.data.load.phrases_in_base`). Empty: clients hold all rows.
-        official_train_rows: a result on fewer rows says so.
+        held_out: without such a split: the part of the training rows to evaluate on, by a hash of the text.
+        base_half: the column whose hash puts a training row into the half that trained ``opt-mini``, or ``phrases``
+            (:func:`zorba_core.data.load.phrases_in_base`). Empty: clients have all rows.
+        official_train_rows: a result on fewer training rows states it.
     """
 
     hub: str
@@ -147,21 +148,24 @@ class PublishedRows:
 class Task:
     """One task: ``Task(name="tickets", prompt="{text} Topic:", rows=TableRows("tickets.csv", label="topic"))``.
 
-    Labels that are not named are read from the rows by :func:`zorba_core.data.infer.task_for`. ``answer`` and each
-    entry of ``options`` are the name of a column, or a template with fields in braces.
+    :func:`zorba_core.data.infer.task_for` reads missing label names from the rows. ``answer`` and each entry of
+    ``options`` are the name of a column, or a template with fields in braces.
+
+    Raises:
+        InvalidInputError: the fields contradict each other.
     """
 
     name: str  # "sst2": lower case, digits, single hyphens
     title: str = ""  # "SST-2", for pages and plots; default: the name
-    about: str = ""  # the question to the model, in a few words
+    about: str = ""  # the question to the model, as a phrase
     kind: str = "labels"  # or "options" or "text"
     label_names: tuple[str, ...] = ()  # names of labels 0..C-1
     label_words: tuple[str, ...] = ()  # kind labels: the answer for each label, without the space before it
-    options: tuple[str, ...] = ()  # kind options: column or template of each; column ``label`` has the right one, 0..
+    options: tuple[str, ...] = ()  # kind options: column or template of each; column ``label`` is the right one, 0..
     answer: str = ""  # kind text: column or template of the answer
     prompt: str  # template over columns of the rows; the answer follows its end
     rows: TableRows | PublishedRows | MadeRows
-    chat: bool = False  # kind text: the prompt is a user's turn where the tokenizer has a chat template
+    chat: bool = False  # kind text: the prompt is a user's turn if the tokenizer has a chat template
     score: str = "sum"  # an answer's score: the sum of its tokens' log-probabilities, or their "mean"
     prior: tuple[float, ...] = ()  # kind labels: subtracted from the labels' scores; empty: zeros
 
@@ -177,7 +181,7 @@ class Task:
             raise InvalidInputError(f"task {self.name}: {problem}")
 
     def _problems(self) -> Iterator[str]:
-        """What is wrong, and how to correct it."""
+        """Errors in the fields, each with its remedy."""
         unused = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior")}
         unused["text"] = ("label_names", "label_words", "options", "prior")
         given = [field for field in unused[self.kind] if getattr(self, field)]
@@ -217,7 +221,7 @@ class Task:
 
     @property
     def counted(self) -> str:
-        """What a run's evaluations are the share of, in words."""
+        """The name of the metric that a run reports as accuracy."""
         return "exact match" if self.kind == "text" else "accuracy"
 
     @property
@@ -239,19 +243,19 @@ class Task:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that its rows must have."""
+        """Columns that the rows must have."""
         label = () if self.kind == "text" else ("label",)
         return tuple(dict.fromkeys((*self.text_columns, *self.answer_columns, *label)))
 
     @property
     def is_own(self) -> bool:
-        """Must a run keep the task, because its name alone does not say which one it is?"""
+        """Whether a run must save the whole task, because no built-in task has its name."""
         return isinstance(self.rows, TableRows) or (isinstance(self.rows, PublishedRows) and self.name not in TASKS)
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class Overrides:
-    """What the user says of the rows instead of having it inferred."""
+    """Values that the user gives instead of inferred ones; see :class:`Task` and :class:`TableRows`."""
 
     text: tuple[str, ...] = ()
     label: str | None = None
@@ -262,7 +266,7 @@ class Overrides:
     test: str | Path | pd.DataFrame | None = None
 
 
-# The tasks of this package, a TOML file each, in the order that help and pages show them.
+# The tasks of this package, one TOML file each, in the order of help and pages.
 _CATALOGUE = (
     "sst2", "ag_news", "snli", "toy_reviews", "toy_verdicts",
     "rte", "boolq", "cb", "wic", "wsc", "multirc", "qqp", "trec", "banking77", "copa",
@@ -271,7 +275,7 @@ _CATALOGUE = (
 
 
 def _register_catalogue() -> None:
-    """Only here may a file name code: the function that makes its rows."""
+    """Read the catalogue. Only its files may name a function that generates the rows."""
     from zorba_core.data import toy_reviews
 
     for name in _CATALOGUE:
@@ -300,7 +304,7 @@ def read_task(path: str | os.PathLike[str]) -> Task:
 
     Raises:
         MissingDataError: no such file.
-        InvalidInputError: not TOML, or not a task; names the file and the key.
+        InvalidInputError: not TOML, or not a task; names file and key.
     """
     path = Path(path)
     if not path.is_file():
@@ -314,14 +318,18 @@ def read_task(path: str | os.PathLike[str]) -> Task:
 
 
 def task_from(table: Mapping[str, Any], folder: str | os.PathLike[str] = ".", *, made: MadeRows | None = None) -> Task:
-    """The task that a table describes; its paths are beside ``folder``. ``made``: its rows, instead of ``[rows]``.
+    """The task of a TOML table.
+
+    Args:
+        folder: relative paths of rows start here.
+        made: rows in place of ``[rows]``.
 
     Raises:
         InvalidInputError: an unknown key, or an invalid value.
     """
     rows = table.get("rows")
     if not isinstance(rows, Mapping):
-        raise InvalidInputError('the table [rows] is missing; it says where the rows are: train = "tickets.csv"')
+        raise InvalidInputError('the table [rows] is missing; write [rows] and, for example, train = "tickets.csv"')
     if made is None and "hub" in rows:
         made = _validated(PublishedRows, dict(rows), "[rows] ")
     elif made is None:
@@ -350,8 +358,7 @@ def _validated(kind: type[_Kind], table: dict[str, Any], where: str = "") -> _Ki
 
 
 def table_of(task: Task) -> dict[str, Any]:
-    """All that is needed to read rows of the same form again, as :func:`task_from` reads it: values that are not the
-    default. Paths are absolute; a table in memory is left out."""
+    """The task as a table for :func:`task_from`, without defaults. Paths are absolute; a DataFrame is left out."""
     rows = task.rows
     in_memory = {name for name in ("train", "test") if isinstance(getattr(rows, name, None), pd.DataFrame)}
     table = TypeAdapter(Task).dump_python(task, exclude={"rows"}, exclude_defaults=True)

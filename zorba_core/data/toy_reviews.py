@@ -1,11 +1,11 @@
-"""toy-reviews and toy-verdicts: short reviews from a grammar written for this project, without data and network.
+"""toy-reviews and toy-verdicts: short reviews from a grammar written for this project. They need no data, no network.
 
-What makes it more than a word list: the verdict can be negated ("was not slow"), set against a weaker opposite ("the
-room was clean but the food was awful") or stand after a concession ("although the staff was kind, ..."). In a contrast
-the clause after "but", or outside "although", decides the label. About half of the sentences have such a turn.
+Counting words is not enough: about half of the sentences negate the verdict ("was not slow"), contrast it ("the room
+was clean but the food was awful") or put it after a concession ("although the staff was kind, ..."). The clause after
+"but", or outside "although", decides the label.
 
-toy-verdicts is the smallest task that is about writing rather than choosing. The base model does not write such a
-sentence by itself; a model that has learned the form alone is right half of the time.
+toy-verdicts asks the model to write the verdict. The base model writes no such sentence; a model that has learned only
+its form is right half of the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import numpy as np
 import pandas as pd
 
-GRAMMAR_VERSION = 1  # goes up when a sentence can change: numbers of different versions do not compare
+GRAMMAR_VERSION = 1  # raised when sentences change: results of different versions cannot be compared
 _SEED = 20_250_101
 VERDICTS = ("it was bad", "it was good")  # of a negative and of a positive remark
 VALIDATION_PER_CLASS = 500
@@ -56,9 +56,9 @@ _TAILS = ("", "", "", "for the price", "this time", "from start to end", "that e
 
 
 def toy_reviews(split: str) -> pd.DataFrame:
-    """Rows of one split, columns ``text`` and ``label`` (0 negative, 1 positive), half of each label.
+    """The rows of a split, with columns ``text`` and ``label`` (0 negative, 1 positive), half of each label.
 
-    ``base`` and ``federated`` hold 3,000 rows each and ``validation`` 1,000; no sentence is in two splits.
+    ``base`` and ``federated`` have 3,000 rows each and ``validation`` 1,000; no sentence is in two splits.
     """
     start, stop = {
         "validation": (0, VALIDATION_PER_CLASS),
@@ -71,14 +71,14 @@ def toy_reviews(split: str) -> pd.DataFrame:
 
 
 def toy_verdicts(split: str) -> pd.DataFrame:
-    """Rows of one split, columns ``text`` and ``answer``, half of each verdict: the remarks of toy-reviews."""
+    """The reviews of a split of toy-reviews, with columns ``text`` and ``answer``, the verdict."""
     remarks = toy_reviews(split)
     return pd.DataFrame({"text": remarks["text"], "answer": [VERDICTS[label] for label in remarks["label"]]})
 
 
 @functools.cache
 def _sentences(label: int) -> tuple[str, ...]:
-    """Distinct sentences of one class in the order of their hashes, so that a split depends on the text alone."""
+    """Different sentences of one class, sorted by hash, so that the split of a sentence depends only on its text."""
     rng = np.random.default_rng([_SEED, label])
     texts: set[str] = set()
     while len(texts) < VALIDATION_PER_CLASS + TRAIN_PER_CLASS:
@@ -103,7 +103,7 @@ def _sentence(rng: np.random.Generator, positive: bool) -> str:
 
 
 def _clause(rng: np.random.Generator, aspect: str, positive: bool) -> str:
-    """A judgement on one aspect; a quarter of the judgements are the opposite word, negated."""
+    """A clause about one aspect; one in four negates a word of the opposite class."""
     if rng.random() < 0.25:
         return f"the {aspect} was {_pick(rng, _NEGATIONS)}{_pick(rng, _BAD if positive else _GOOD)}"
     return f"the {aspect} was {_pick(rng, _DEGREES)}{_pick(rng, _GOOD if positive else _BAD)}"

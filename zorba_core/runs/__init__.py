@@ -1,4 +1,4 @@
-"""Runs: fine-tune, resume, replay, and use what came out. Reading a run needs no torch."""
+"""Runs: fine-tune, resume, replay, predict, evaluate, export. Reading a run does not load torch."""
 
 from __future__ import annotations
 

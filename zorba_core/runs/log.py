@@ -1,12 +1,12 @@
-"""The log of a run, ``rounds.jsonl``: a line of JSON for each round. With the base model it gives any round's weights.
+"""The log of a run, ``rounds.jsonl``: a line of JSON for each round. Log and base model give the weights of any round.
 
 A round's update is a function of its seeds, its scalars and the allocation, so a few kilobytes a round replace the
-model's weights. The arrays of :class:`zorba_core.engine.round.Round` are plain lists; a float64 returns exactly.
+model's weights. The arrays of :class:`zorba_core.engine.round.Round` are plain lists; float64 values are exact.
 
-Each line ends with the CRC of its text, continued from the line before; the first continues from ``config.json``. So a
-changed byte, a missing line or another config is noticed. A line is forced to disk before the next round begins. A
-process that dies leaves at most one torn line, at the end; it is dropped, since its round can be computed again. One
-process writes at a time: it holds a lock (flock) on the file.
+Each line ends with a CRC of its text that continues the CRC of the line before; the first continues that of
+``config.json``. So reading detects a changed byte, a missing line and another config. Each line is on disk before the
+next round begins. A killed process leaves at most one incomplete line, at the end; it is dropped, and its round is
+computed again. A lock on the file (flock) admits one writer.
 
 Shapes: M blocks, N clients, Q directions of a round.
 """
@@ -35,19 +35,19 @@ _MAX_LINE_BYTES = 2**28
 
 
 class LogContent(NamedTuple):
-    """A log as read."""
+    """The content of a log."""
 
     rounds: list[Round]
-    crc: int  # of the last whole line
+    crc: int  # of the last complete line
     ends: list[tuple[int, int]]  # (bytes, CRC) after each line
-    torn_bytes: int  # of a line behind them that is not whole
+    torn_bytes: int  # of an incomplete line at the end
 
 
 def read_log(folder: str | os.PathLike[str]) -> LogContent:
-    """Read the log of a run folder, also while a run writes it. A folder without one has no rounds.
+    """Read the log of a run folder, also while a run writes it. A missing log has no rounds.
 
     Raises:
-        InvalidInputError: a line before the last is damaged, or config.json is not the one that it was written under.
+        InvalidInputError: a line before the last is damaged, or config.json was changed.
     """
     folder = Path(folder)
     crc, end, rounds, ends = binascii.crc32((folder / CONFIG).read_bytes()), 0, [], []
@@ -65,7 +65,7 @@ def read_log(folder: str | os.PathLike[str]) -> LogContent:
                 try:
                     rounds.append(_round_of(record))
                     if rounds[-1].round != len(rounds) - 1:
-                        raise ValueError(f"round {rounds[-1].round} stands where round {len(rounds) - 1} belongs")
+                        raise ValueError(f"it has round {rounds[-1].round} in place of round {len(rounds) - 1}")
                 except (KeyError, TypeError, ValueError, OverflowError) as error:
                     raise InvalidInputError(f"{path}: line {len(rounds)} cannot be used: {error}") from None
                 ends.append((end, crc))
@@ -73,11 +73,11 @@ def read_log(folder: str | os.PathLike[str]) -> LogContent:
 
 
 class Log:
-    """The one writer of a run's log. Opening it takes the lock, reads what is there and cuts off a torn end.
+    """The writer of a run's log. Opening it takes the lock, reads the log and cuts off an incomplete line.
 
     Raises:
         InvalidInputError: another process is writing; or as :func:`read_log`.
-        RunError: while writing: the disk is full, or fails.
+        RunError: in :meth:`append`: the disk is full, or fails.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -99,7 +99,7 @@ class Log:
             raise
 
     def append(self, done: Round) -> None:
-        """Write a round, on disk when this returns."""
+        """Write a round to disk, before this returns."""
         record = _record_of(done)
         text = json.dumps(record, allow_nan=False, separators=(",", ":"))[:-1]
         crc = binascii.crc32(text.encode("ascii"), self._crc)
@@ -107,7 +107,7 @@ class Log:
         try:
             written = os.write(self._file, line)
             os.fsync(self._file)
-            problem = "" if written == len(line) else f"only {written} of {len(line)} bytes were taken"
+            problem = "" if written == len(line) else f"only {written} of {len(line)} bytes were written"
         except OSError as error:
             problem = error.strerror
         if problem:
@@ -117,7 +117,7 @@ class Log:
         self._ends.append((os.fstat(self._file).st_size, crc))
 
     def cut_back(self, round_index: int) -> None:
-        """Drop the rounds after ``round_index``: they will be computed again."""
+        """Drop the rounds after ``round_index``."""
         end, self._crc = self._ends[round_index]
         os.ftruncate(self._file, end)
         os.fsync(self._file)
@@ -157,7 +157,7 @@ def _round_of(record: dict[str, Any]) -> Round:
 
 
 def _checked(line: bytes, before: int) -> dict[str, Any] | None:
-    """The record of a whole line, where ``before`` is the CRC of the line before it; None where it does not fit."""
+    """The record of a line; None if its CRC does not continue ``before``, the CRC of the line before."""
     text = line[:-_CRC_BYTES]
     if line[-_CRC_BYTES:] != (_CRC % binascii.crc32(text, before)).encode("ascii"):
         return None
@@ -169,8 +169,8 @@ def _checked(line: bytes, before: int) -> dict[str, Any] | None:
 
 def _damage(path: Path, lines: int, end: int) -> str:
     if lines == 0:
-        return f"{path}: its first line does not fit {CONFIG}: one of the two was changed; put the original back"
+        return f"{path}: its first line does not match {CONFIG}: one of the two was changed; restore the original"
     return (
-        f"{path}: line {lines + 1} (byte {end}) is damaged, its CRC does not fit, and whole lines follow; restore the "
-        "file from a copy, or cut it there to lose what follows"
+        f"{path}: line {lines + 1} (byte {end}) is damaged: its CRC does not match; restore the file from a copy, or "
+        "cut it there and lose the rounds that follow"
     )

@@ -1,9 +1,8 @@
-"""Models by name: where they lie, how they are loaded, and how a pretrained one is fetched.
+"""Models by name: their folders, and loading them.
 
-A name is one of ``BUNDLED``, a Hugging Face folder, or a name on the hub. Loading never runs code that comes with a
-model, and reads safetensors only: a pickled ``.bin`` can run code. Every parameter comes from the files. Where one is
-missing, or has another shape, ``transformers`` draws it at random and prints a table, and such a model answers like any
-other: here it is refused.
+A name is one of ``BUNDLED``, a Hugging Face folder, or a name on the hub. Loading runs no code of a model and reads
+safetensors only, since a pickled ``.bin`` can run code. Every parameter must come from the files: if one is missing or
+has another shape, ``transformers`` draws it at random and prints a table; here the model is refused.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MODELS_VARIABLE = "ZORBA_MODELS"
-# The command that brings each model here. The repository holds the first.
+# The command that gets each model. The first is a part of the repository.
 BUNDLED = {"opt-mini": "git restore artifacts/models", "smollm2-135m": "zorba get-model smollm2-135m"}
 DEFAULT_MODEL, REAL_MODEL = "opt-mini", "smollm2-135m"
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def models_folder() -> Path:
-    """Where the repository has its models: the folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
+    """The folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
     return _named_folder() or Path(__file__).resolve().parents[2] / "artifacts" / "models"
 
 
 def fetched_models_folder() -> Path:
-    """Where fetched models are written: the folder ``ZORBA_MODELS``, else ``~/.cache/zorba/models``."""
+    """The folder for fetched models: ``ZORBA_MODELS``, else ``~/.cache/zorba/models``."""
     return _named_folder() or _user_folder()
 
 
@@ -60,7 +59,8 @@ def _is_model(folder: Path) -> bool:
 
 
 def default_model(own_rows: bool, notice: Callable[[str], None] = lambda line: None) -> str:
-    """The base model where none is named: for rows of one's own a real one, where it is on this machine."""
+    """The base model of a run that names none: for a user's rows ``REAL_MODEL`` if this machine has it, else
+    ``DEFAULT_MODEL``."""
     if not own_rows or REAL_MODEL in bundled_models():
         return REAL_MODEL if own_rows else DEFAULT_MODEL
     notice(
@@ -71,19 +71,19 @@ def default_model(own_rows: bool, notice: Callable[[str], None] = lambda line: N
 
 
 def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
-    """The folder of a bundled model (``opt-mini``, ``smollm2-135m``) or a local one, or the hub's name as given.
+    """The folder of a bundled model (``opt-mini``, ``smollm2-135m``), a local folder, or a hub name unchanged.
 
-    Whether the hub has it is known only when it is loaded.
+    The hub is not queried.
 
     Raises:
-        MissingDataError: a bundled model that is not there, or a path that is no model folder.
-        InvalidInputError: neither a folder nor what a hub's name looks like.
+        MissingDataError: a bundled model is missing, or the folder has no model.
+        InvalidInputError: neither a folder nor of the form of a hub name.
     """
     name = os.fspath(name_or_path)
     if name in BUNDLED:
         if name not in (here := bundled_models()):
             raise MissingDataError(
-                f"model {name} is not in {models_folder() / name}: set {MODELS_VARIABLE} to the folder that holds it, "
+                f"model {name} is not in {models_folder() / name}: set {MODELS_VARIABLE} to the folder that has it, "
                 f"or get it with {BUNDLED[name]}"
             )
         return str(here[name])
@@ -102,10 +102,10 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
 
 
 def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
-    """The causal language model in evaluation mode, its weights in float32.
+    """The causal language model in evaluation mode, with float32 weights.
 
     Raises:
-        InvalidInputError, MissingDataError: as :func:`resolve_model`; or the weights cannot be had or read.
+        InvalidInputError, MissingDataError: as :func:`resolve_model`; or the weights cannot be fetched or read.
     """
     return _load(name_or_path, "weights", load_complete).eval()
 
@@ -114,7 +114,7 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     """The model's tokenizer.
 
     Raises:
-        InvalidInputError, MissingDataError: as :func:`resolve_model`; or the tokenizer cannot be had or read.
+        InvalidInputError, MissingDataError: as :func:`resolve_model`; or the tokenizer cannot be fetched or read.
     """
     from transformers import AutoTokenizer
 
@@ -122,37 +122,40 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
 
 
 def hub_spec(source: str) -> ModelSpec:
-    """M, H, K, alpha and d of a model on the hub, whose config alone is fetched.
+    """M, H, K, alpha and d of a model on the hub. Only its config is fetched.
 
     Raises:
-        InvalidInputError: it is no causal language model that ``transformers`` knows.
-        MissingDataError: the hub did not give its config.
+        InvalidInputError: ``transformers`` has no such causal language model.
+        MissingDataError: the config cannot be fetched.
     """
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # of fields of any kind
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # offline, or a field of any type
         raise MissingDataError(
-            f"model {source}: the hub did not give its config ({type(error).__name__}); check the name and "
+            f"model {source}: its config cannot be fetched from the hub ({type(error).__name__}); check the name and "
             "the network, or give a local Hugging Face folder"
         ) from None
     return spec_from_config(config, source)
 
 
 def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
-    """The model of a folder, or of a name on the hub, in float32. Options are those of ``from_pretrained``.
+    """The model of a folder or a hub name, in float32, with all parameters from its files.
+
+    Args:
+        options: passed on to ``from_pretrained``.
 
     Raises:
-        InvalidInputError: a parameter holds a number that is not finite.
-        ValueError: a parameter is missing or has another shape; or there are adapters among the files. The message
-            does not name the folder.
+        InvalidInputError: a parameter has a value that is not finite.
+        ValueError: a parameter is missing or has another shape, or the folder has adapters; the message does not name
+            the folder.
         Exception: any other that ``transformers`` raises.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
-    # The table and the guesses of transformers are one line here.
+    # transformers would print a table of missing and unused tensors; here one line reports them.
     with _filtered(logging.getLogger("transformers.modeling_utils"), lambda record: False):
         model, report = AutoModelForCausalLM.from_pretrained(
             source,
@@ -162,11 +165,11 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
             ignore_mismatched_sizes=True,  # refused below, with its name
             **options,
         )
-    if getattr(model, "peft_config", None):  # then the report is about the adapters alone
+    if getattr(model, "peft_config", None):  # then the report covers only the adapters
         raise ValueError(
             "it has adapters among its files (adapter_config.json); merge them (merge_and_unload) and save the model"
         )
-    parameters = dict(model.named_parameters(remove_duplicate=False))  # a tied head is in no report of missing ones
+    parameters = dict(model.named_parameters(remove_duplicate=False))  # with tied ones, which files may leave out
     missing = sorted(name for name in report["missing_keys"] if name in parameters)
     unused = sorted(report["unexpected_keys"])
     if missing:
@@ -176,13 +179,13 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
     for name, parameter in parameters.items():
         if not torch.isfinite(parameter).all():
             raise InvalidInputError(
-                f"model {source}: {name} holds NaN or infinity, as after a training that diverged; take weights from "
-                "before that"
+                f"model {source}: {name} has NaN or infinity, as after a training that diverged; give an earlier "
+                "checkpoint"
             )
     if unused:
         logging.getLogger("zorba").warning(
-            "zorba: model %s: its files have %d tensors that are none of its parameters, the first %s; they are left "
-            "out: check that config.json belongs to these files", source, len(unused), in_short(unused[0])
+            "zorba: model %s: %d tensors in its files are none of its parameters and are ignored, the first is %s; "
+            "check that config.json belongs to these files", source, len(unused), in_short(unused[0])
         )  # fmt: skip
     return model
 
@@ -190,28 +193,28 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
 def _missing(names: list[str], unused: list[str]) -> str:
     for wrapper, prefix in (("torch.compile", "_orig_mod."), ("DistributedDataParallel", "module.")):
         if unused and all(name.startswith(prefix) for name in unused):
-            return f"the names in its files begin with {prefix}, which {wrapper} puts there: save the model inside it"
-    return f"its files lack {len(names)} of its parameters, the first {names[0]}"
+            return f"the names in its files begin with {prefix}, added by {wrapper}: save the model inside it"
+    return f"{len(names)} of its parameters are missing in its files, the first is {names[0]}"
 
 
 def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., Any]) -> Any:
-    """What ``load`` makes of the model's folder or hub name; ``what`` names it in errors."""
+    """Call ``load`` with the model's folder or hub name. ``what`` is its result's name in errors."""
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
     try:
         with without_bar() if local else contextlib.nullcontext(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Initializing zero-element")  # of a damaged file, which is then refused
+            warnings.filterwarnings("ignore", "Initializing zero-element")  # for a damaged file, which is then refused
             return load(source, trust_remote_code=False, local_files_only=local)
     except InvalidInputError:
         raise
-    except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
+    except Exception as error:  # many kinds: network, missing file, damaged file, remote code
         first = error
     if not local:
-        try:  # the network is down, and the model was fetched before
+        try:  # offline, the cache may have the model
             return load(source, trust_remote_code=False, local_files_only=True)
         except Exception as error:
             raise MissingDataError(
-                f"model {source}: it is no folder here and the hub did not give its {what} "
+                f"model {source}: there is no such folder, and its {what} cannot be fetched from the hub "
                 f"({type(first).__name__}); check the name and the network, fetch it before going offline, "
                 "or use opt-mini, which needs no download"
             ) from error
@@ -219,19 +222,19 @@ def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., A
     if what == "weights" and pickled and not any(Path(source).glob("*.safetensors")):
         raise InvalidInputError(
             f"model folder {source}: its weights are in pickle format ({pickled[0]}), which can run code, and are not "
-            "read; if you trust their origin, convert them once: AutoModelForCausalLM.from_pretrained(FOLDER)"
+            "read; if you trust their origin, convert them: AutoModelForCausalLM.from_pretrained(FOLDER)"
             ".save_pretrained(NEW_FOLDER) writes safetensors"
         ) from first
     raise InvalidInputError(
-        f"model folder {source}: its {what} cannot be loaded ({first_line(first)}); it must be saved with "
-        "save_pretrained, weights as safetensors and the tokenizer beside them"
+        f"model folder {source}: its {what} cannot be loaded ({first_line(first)}); save model and tokenizer in this "
+        "folder with save_pretrained, the weights as safetensors"
     ) from first
 
 
 @contextlib.contextmanager
 def warned_when_accepted() -> Iterator[None]:
-    """Context manager: warnings about a model wait until the checks within have passed. A refused model gets its one
-    line alone."""
+    """Context manager: emit warnings about a model only after its block has passed, so that a refused model has one
+    line of output, its error."""
     later: list[logging.LogRecord] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -256,7 +259,7 @@ def _filtered(logger: logging.Logger, wanted: Callable[[logging.LogRecord], bool
 
 @contextlib.contextmanager
 def without_bar() -> Iterator[None]:
-    """Reading a folder takes no time worth a progress bar; a download does and keeps its own."""
+    """Context manager: no progress bar, for reading a folder; a download needs one."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

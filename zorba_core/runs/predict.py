@@ -1,4 +1,4 @@
-"""What a fine-tuned model says of new texts, and what the base model said of them.
+"""Answers of a fine-tuned model, and of its base model, to new texts.
 
 Shapes: R rows, C labels.
 """
@@ -31,50 +31,50 @@ _CHUNK = 4096  # rows encoded together
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Answers to R rows, by the fine-tuned model and, where asked for, by the base model."""
+    """Answers to R rows by the fine-tuned model, and optionally by the base model."""
 
-    frame: pd.DataFrame  # the columns that were read
-    columns: dict[str, list[Any]]  # prediction and, of labels, probability; the base model's with base_ before
-    cut_rows: int  # texts longer than seq_len, which lost their end
+    frame: pd.DataFrame  # the columns that the prompt reads
+    columns: dict[str, list[Any]]  # prediction, and probability of a label; base_prediction, base_probability
+    cut_rows: int  # texts longer than seq_len: their ends were cut
     seq_len: int
-    labels: tuple[str, ...] = ()  # empty where text is written
-    probability_RC: np.ndarray | None = None  # of labels
-    base_RC: np.ndarray | None = None  # the base model's
+    labels: tuple[str, ...] = ()  # empty where the model writes text
+    probability_RC: np.ndarray | None = None  # None where the model writes text
+    base_RC: np.ndarray | None = None  # probabilities by the base model
 
     def table(self) -> pd.DataFrame:
-        """The texts with :attr:`columns` behind them."""
+        """The texts, followed by :attr:`columns`."""
         return self.frame.assign(**self.columns)
 
     def probabilities(self, row: int, base: bool = False) -> dict[str, float]:
-        """Each label's probability for one row, the likeliest first."""
+        """Each label's probability for one row, in descending order."""
         probability_C = (self.base_RC if base else self.probability_RC)[row]
         order_C = np.argsort(-probability_C, kind="stable")
         return {self.labels[label]: float(probability_C[label]) for label in order_C}
 
     @property
     def note(self) -> str:
-        """One line where texts were cut, else empty."""
+        """A sentence about texts that were cut; empty if there are none."""
         if not self.cut_rows:
             return ""
         count, rows = self.cut_rows, len(self.frame)
         which = "the text is" if rows == 1 else f"{count} of {rows} texts {'is' if count == 1 else 'are'}"
-        return f"{which} longer than the run's seq_len of {self.seq_len} tokens; what is beyond it was not read"
+        return f"{which} longer than the run's seq_len of {self.seq_len} tokens; the rest was not read"
 
 
 def predict(run: RunFolder, texts: Texts | TableRows, *, base: bool = False, model: str | None = None) -> Answers:
-    """The label of each text by the run's fine-tuned model, or what it writes.
+    """The label or the written answer of the run's fine-tuned model for each text.
 
     Args:
-        texts: a text, or several; for a task of several text columns a mapping with each of them; or a table; or rows
-            of a file.
-        base: also by the base model.
-        model: where the base model lies now, if it is not where the run's config says.
+        texts: a text or several; for a task with several text columns, mappings from column to text; or a table; or
+            the rows of a file.
+        base: answer with the base model as well.
+        model: folder of the base model, if it is not the one in the run's config.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`zorba_core.runs.replay.open_model`; a text is missing or empty.
     """
     run = finished_folder(run)
-    frame, labels = text_rows(run.task, texts), run.task.label_names  # before anything slow
+    frame, labels = text_rows(run.task, texts), run.task.label_names  # wrong texts fail before the model is loaded
     tuned = open_model(run, model=model)
     parts = [frame.iloc[start : start + _CHUNK] for start in range(0, len(frame), _CHUNK)]
     columns: dict[str, list[Any]] = {}
@@ -98,7 +98,7 @@ def predict(run: RunFolder, texts: Texts | TableRows, *, base: bool = False, mod
 
 
 def encoded(tuned: RunModel, frame: pd.DataFrame) -> tuple[Rows, int]:
-    """The rows as the run's training had them, and how many texts are longer than that and lose their end."""
+    """The rows as tokens, encoded as in training, and how many texts ``seq_len`` cuts."""
     task, tokenizer, seq_len = tuned.run.task, tuned.tokenizer, tuned.settings.seq_len
     rows, cuts = encode_counted(task, frame, tokenizer, seq_len, labelled="label" in frame)
     check_tokens(tuned.network, tokenizer, rows)
@@ -106,21 +106,20 @@ def encoded(tuned: RunModel, frame: pd.DataFrame) -> tuple[Rows, int]:
 
 
 def label_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
-    """Probability of each label, or option, among those of its row, (R, C), float64."""
+    """Probability of each of a row's labels or options, (R, C), float64; rows sum to 1."""
     return np.exp(label_log_probabilities(network, rows))
 
 
 def written(tuned: RunModel, network: Blocks, frame: pd.DataFrame) -> tuple[list[str], int]:
-    """What the model writes after each row's prompt, and how many texts lost their end.
+    """The model's answer to each row's prompt, and how many texts were cut.
 
-    Prompts have the ``seq_len`` tokens of training; what is written comes on top, as far as the model's positions
-    reach.
+    A prompt has at most ``seq_len`` tokens, as in training. The answer follows it, within the model's positions.
     """
     task, tokenizer, seq_len = tuned.run.task, tuned.tokenizer, tuned.settings.seq_len
     new = max(1, min(MAX_NEW_TOKENS, network.max_positions // 2))
     room = min(seq_len + new, network.max_positions)
     prompts = encode_prompts(task, frame, tokenizer, room, max_new_tokens=new)
-    # With room for one token more, exactly the prompts that do not fit use it.
+    # With room for one more token, exactly the prompts that were cut become longer.
     longer = encode_prompts(task, frame, tokenizer, room + 1, max_new_tokens=new)
     check_tokens(network, tokenizer, *prompts)
     cut = sum(len(more) > len(prompt) for prompt, more in zip(prompts, longer, strict=True))
@@ -136,23 +135,23 @@ def generate_tokens(
     max_new_tokens: int,
     end: int | None,
 ) -> list[list[int]]:
-    """The new tokens after each prompt, the likeliest each time, without ``end``, the token that ends a text.
+    """Greedy decoding: the new tokens after each prompt, up to ``end`` (not included), the token that ends a text.
 
-    ``transformers`` decodes, with a model that computes by the same weights. Prompts of one length go together, so
-    nothing is padded: no family has to handle padding on the left, and no tokenizer needs a padding token.
+    A batch has prompts of one length only. So nothing is padded: padding on the left fails with some model families,
+    and some tokenizers have no padding token.
 
     Raises:
-        InvalidInputError: a prompt and ``max_new_tokens`` are more than the model's positions, or a prompt is empty.
+        InvalidInputError: a prompt is empty, or prompt and new tokens exceed the model's positions.
     """
     by_length: dict[int, list[int]] = {}
     for place, prompt in enumerate(prompts):
         by_length.setdefault(len(prompt), []).append(place)
     if by_length and not min(by_length):
-        raise InvalidInputError(f"prompt {by_length[0][0]} is empty: there is nothing to write after")
+        raise InvalidInputError(f"prompt {by_length[0][0]} is empty; give it at least one token")
     if by_length and max(by_length) + max_new_tokens > network.max_positions:
         raise InvalidInputError(
-            f"a prompt of {max(by_length)} tokens and {max_new_tokens} new ones are more than the model's "
-            f"{network.max_positions} positions; ask for fewer new tokens or shorten the prompt"
+            f"a prompt of {max(by_length)} tokens and {max_new_tokens} new ones exceed the model's "
+            f"{network.max_positions} positions; generate fewer tokens or shorten the prompt"
         )
     greedy = GenerationConfig(
         max_new_tokens=max_new_tokens,

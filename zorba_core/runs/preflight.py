@@ -1,23 +1,20 @@
-"""Before the first round: can these settings learn at all, in the arithmetic they will run in?
+"""Preflight: before the first round, check that the settings can learn in the run's arithmetic.
 
-Measured on the first round's batches of a few clients and a few directions, in the run's own dtype:
+Measured on the first round's batches of a few clients, along a few directions, in the run's dtype:
 
-- ``perturbation``: the part of mu v that adding it to the weights loses to rounding. Weights have a resolution; a mu v
-  below it is not added at all.
-- ``scalars``: how far the run's finite differences are from the exact directional derivative, by a backward pass. If mu
-  is too small, the rounding of two nearly equal losses dominates; if it is too large, curvature does. At an error of 1
-  the scalars are only error, or zero. Where the run takes exact scalars, the same is reported and nothing is refused.
-- ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
-  scalars.
-- ``update``: the part of a round's step that the weights lose to rounding.
-- ``stride``: the length of a round's step relative to the weights it moves.
-- ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
-  thousand, whichever is more. It serves to refuse hopeless settings, not to plan: noise only lowers it.
+- ``perturbation``: the relative part of mu v that rounding removes when it is added to the weights.
+- ``scalars``: the relative error of the finite differences against the exact directional derivatives of a backward
+  pass. With a small mu, rounding of two nearly equal losses dominates; with a large mu, curvature. If the run takes
+  exact scalars, the error is reported and never refused.
+- ``products``: the relative error of the scalars due to ``precision``, if that is less than the dtype allows.
+- ``update``: the relative part of a round's step that rounding removes.
+- ``stride``: the length of a round's step relative to the weights that it moves.
+- ``progress``: lr * rho^2, by which a round lowers the loss to first order, times max(rounds, 1000). Noise makes the
+  true progress smaller, so this refuses hopeless settings and predicts nothing.
 
-Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
-along its clients' own directions, whose average is a shorter step. Where a method transforms the averages, the plain
-averages are measured. FedIT has no mu and no scalars: its ``update``, ``stride`` and ``progress`` are those of the
-exact gradient.
+Each value has a limit far from good settings; a setting beyond it is refused with a remedy. FedZO is measured along
+its clients' own directions, whose average is a shorter step. If a method transforms the averages, the plain averages
+are measured. FedIT has no mu and no scalars: ``update``, ``stride`` and ``progress`` are those of the exact gradient.
 
 Shapes: M blocks, N clients, Q directions.
 """
@@ -47,17 +44,17 @@ from zorba_core.engine.settings import Settings
 
 _CLIENTS, _DIRECTIONS = 2, 4
 PIECE = 2**22  # numbers of a block that are compared at a time
-MOST_LOST = 0.5  # of a perturbation or update, to rounding
+MOST_LOST = 0.5  # part of a perturbation or update that rounding may remove
 MOST_SCALAR_ERROR = 0.9
 MOST_STRIDE = 0.5
 LEAST_PROGRESS_NATS = 0.01
 _HORIZON = 1000  # rounds
-_OTHER_MU = tuple(float(f"1e{power}") for power in range(-8, 2))  # tried where the given one fails
+_OTHER_MU = tuple(float(f"1e{power}") for power in range(-8, 2))  # tried if the given one fails
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question, the measured value and its limit."""
+    """A measured value and its limit; ``finding`` and ``cure`` are sentences for a person."""
 
     name: str
     measured: float
@@ -69,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Differences:
-    """How far finite differences at the run's mu, which a client sends, are from the exact scalars of the probe."""
+    """The finite differences at the run's mu, which clients would send, compared with the exact scalars."""
 
     mu: float
     relative_error: float  # length of the errors over that of the exact scalars
@@ -82,20 +79,20 @@ class Differences:
         return cls(mu, _relative_error(estimated_NQ, exact_NQ), correlation)
 
     def sentence(self) -> str:
-        """For who simulates with exact scalars."""
+        """One line, for a run that simulates with exact scalars."""
         return (
-            f"exact scalars: finite differences at mu {self.mu:g}, which clients would send, are "
-            f"{self.relative_error:.1%} off them here (correlation {self.correlation:.4f})"
+            f"exact scalars: finite differences at mu {self.mu:g}, which clients would send, differ from them by "
+            f"{self.relative_error:.1%} here (correlation {self.correlation:.4f})"
         )
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """All checks of one setting. ``rho_rms`` is the size of the exact scalars."""
+    """All checks of one setting. ``rho_rms`` is the root mean square of the exact scalars."""
 
     checks: tuple[Check, ...]
     rho_rms: float
-    differences: Differences | None = None  # None where the method takes no scalars
+    differences: Differences | None = None  # None if the method takes no scalars
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -106,7 +103,7 @@ class Preflight:
         return "; ".join(check.finding for check in self.failed)
 
     def reason(self) -> str:
-        """Why the setting is refused and what would help, one line."""
+        """One line: why the setting is refused, and remedies."""
         cures = "; ".join(dict.fromkeys(check.cure for check in self.failed if check.cure))
         return f"these settings cannot learn: {self.findings}. Try: {cures}. To continue anyway: --force"
 
@@ -120,10 +117,10 @@ class Preflight:
 
 @torch.no_grad()
 def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Preflight:
-    """Measure a setting. The network's weights are left as they were, bit for bit."""
+    """Measure a setting. The network's weights do not change by a bit."""
     clients = np.unique(np.linspace(0, allocation.num_clients - 1, _CLIENTS).round().astype(int))
     A_MN = allocation.A_MN[:, clients]
-    batches_N = [first_batch(network, rows, settings, int(n)) for n in clients]
+    batches_N = [client_batch(rows, settings, 1, int(n), network.device) for n in clients]  # those of round 1
     facts = method_facts(settings.method)
     if facts.first_order:
         return _of_gradient(network, batches_N, settings)
@@ -147,8 +144,8 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
         if not (lost <= MOST_LOST and error <= MOST_SCALAR_ERROR):
             mu_cure = _other_mu(probe, exact_NQ, settings)
         checks += [_perturbation_check(lost, mu_cure, settings), _scalar_check(error, mu_cure, exact_NQ, settings)]
-    else:  # what the clients that are simulated would have sent
-        with network.at_precision("highest"):  # a difference of two losses drowns in the rounding of bfloat16
+    else:  # the scalars that real clients would send
+        with network.at_precision("highest"):  # bfloat16 rounds away the difference of two losses
             estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
         differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
     if facts.exchanges == "estimates":
@@ -162,17 +159,12 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     def step_of(m: int) -> torch.Tensor:
         return directions.step(rho_bar_MU[m], seeds_U, m)
 
-    # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
+    # The probe averages fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
     blocks = np.flatnonzero(A_MN.any(axis=1))
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings))
-    return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))), differences)
-
-
-def first_batch(network: Blocks, rows: FederatedRows, settings: Settings, client: int) -> Rows:
-    """What the client computes with in round 1."""
-    return client_batch(rows, settings, 1, client, network.device)
+    return Preflight(tuple(checks), float(np.sqrt(rho_square)), differences)
 
 
 def _relative_error(estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
@@ -201,12 +193,12 @@ def _square_of_weights(network: Blocks, blocks: Iterable[int]) -> float:
 
 
 def _pieces(size: int) -> Iterator[slice]:
-    """A large block in parts: in float64 it would take several times its own memory."""
+    """Slices of a large block: the whole block in float64 would take several times its memory."""
     return (slice(start, start + PIECE) for start in range(0, size, PIECE))
 
 
 def _other_mu(probe: tuple, exact_NQ: np.ndarray, settings: Settings) -> str:
-    """Of other mu, the one that passes with the least error; or what helps where none does."""
+    """The remedy for a wrong mu: the mu with the least error that passes both limits, or else another change."""
     if not _has_derivative(exact_NQ):
         return "another model, or other rows"
     network, _, A_MN, seeds_Q, directions = probe
@@ -232,7 +224,7 @@ def _perturbation_check(lost: float, mu_cure: str, settings: Settings) -> Check:
         lost,
         MOST_LOST,
         lost <= MOST_LOST,
-        f"the weights' float32 resolution swallows {lost:.0%} of mu v",
+        f"rounding to the weights' float32 removes {lost:.0%} of mu v",
         _longer(settings, mu_cure),
     )
 
@@ -243,17 +235,17 @@ def _product_check(error: float, settings: Settings) -> Check:
         error,
         MOST_SCALAR_ERROR,
         error <= MOST_SCALAR_ERROR,
-        f"products in {settings.precision} put the scalars {error:.1%} off those of highest precision",
+        f"with products in {settings.precision} the scalars differ by {error:.1%} from those of highest precision",
         "precision highest" if ESTIMATORS[settings.estimator].exact else "precision highest, or a larger mu",
     )
 
 
 def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Settings) -> Check:
-    finding = f"finite differences at mu {settings.mu:g} are {error:.1%} off the exact derivatives"
+    finding = f"finite differences at mu {settings.mu:g} differ from the exact derivatives by {error:.1%}"
     if not np.isfinite(error):
         finding = f"finite differences at mu {settings.mu:g} are not finite"
     if not _has_derivative(exact_NQ):
-        finding = "the loss has no derivative along the blocks that the probed clients activate, or none that is finite"
+        finding = "the loss has no finite derivative other than zero along the blocks that the probed clients activate"
     return Check(
         "scalars",
         error,
@@ -280,8 +272,13 @@ def _step_checks(
     rho_square: float,
     settings: Settings,
 ) -> list[Check]:
-    """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
-    ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
+    """The checks ``update``, ``stride`` and ``progress``.
+
+    Args:
+        step_of: the probe's step of block m at a rate of 1.
+        averaged: the length of a round's step over that of the probe's.
+        rho_square: by how much a round at a rate of 1 lowers the loss, to first order.
+    """
     lr = settings.lr
     lost = step_square = length = 0.0
     for m in map(int, blocks):
@@ -293,7 +290,7 @@ def _step_checks(
             lost += float((moved - intended).square().sum())
             step_square += float(intended.square().sum())
             length += float((part.double() * (step != 0)).square().sum())
-    # New adapters: only those that are zero have a gradient, and all their weights are the measure.
+    # New adapters: only those that are zero have a gradient, so the step is compared with all weights.
     stride = (step_square / (length or _square_of_weights(network, blocks) or 1.0)) ** 0.5 * averaged
     share_lost = (lost / step_square) ** 0.5 if 0 < step_square < np.inf else 1.0
     horizon = max(settings.rounds, _HORIZON)
@@ -305,7 +302,7 @@ def _step_checks(
             share_lost,
             MOST_LOST,
             share_lost <= MOST_LOST,
-            f"the weights' float32 resolution swallows {share_lost:.0%} of a round's step",
+            f"rounding to the weights' float32 removes {share_lost:.0%} of a round's step",
             faster,
         ),
         Check(

@@ -1,7 +1,7 @@
-"""How good answers are. Labels: accuracy with its interval, F1, confusion. Text: exact match, token F1, ROUGE-L.
+"""Metrics of answers. Labels: accuracy with its interval, F1, confusion. Text: exact match, token F1, ROUGE-L.
 
-ROUGE-L is written here, a longest common subsequence of a dozen lines: the package rouge-score brings nltk, absl,
-joblib and cloudpickle for it. The values are its own (``rougeL``, F measure, no stemming), which a test pins.
+ROUGE-L is computed here because the package rouge-score needs nltk, absl, joblib and cloudpickle. A test checks that
+the values equal the package's (``rougeL``, F measure, no stemming).
 
 Shapes: R rows, C labels.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-_Z = 1.959963984540054  # of a 95 % interval
+_Z = 1.959963984540054  # for a 95 % interval
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NOT_WORD = re.compile(r"[\W_]+")
@@ -44,7 +44,7 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Quality(Scored):
-    """Predictions of R rows, and their labels."""
+    """Predicted labels of R rows, and the right ones."""
 
     labels: tuple[str, ...]  # names of 0..C-1
     label_R: np.ndarray  # int64
@@ -76,8 +76,8 @@ class Quality(Scored):
 
     @property
     def per_label(self) -> dict[str, dict[str, Any]]:
-        """By label: its rows, how often it was predicted, precision, recall and F1. ``accuracy`` is the recall: the
-        share of the label's rows that were predicted right. None where there is nothing to divide by."""
+        """For each label: its rows, how often it was predicted, precision, recall and F1; ``accuracy`` is the recall.
+        A ratio with denominator 0 is None."""
         confusion_CC = self.confusion_CC
         result = {}
         for label, name in enumerate(self.labels):
@@ -96,7 +96,7 @@ class Quality(Scored):
 
     @property
     def macro_f1(self) -> float:
-        """Mean F1 over the labels that occur or were predicted."""
+        """Mean F1 of the labels that occur or were predicted."""
         return float(np.mean([entry["f1"] for entry in self.per_label.values() if entry["f1"] is not None]))
 
     def describe(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class TextQuality(Scored):
 
     @property
     def right_R(self) -> np.ndarray:
-        """Exact matches."""
+        """Rows whose answer is an exact match, bool (R,)."""
         return self.metrics["exact_match"] == 1
 
     def describe(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class TextQuality(Scored):
 
 
 def wilson(right: int, rows: int) -> tuple[float, float]:
-    """95 % score interval of a share (Wilson, 1927): it stays within 0 and 1, also for few rows."""
+    """95 % score interval of a share (Wilson, 1927)."""
     if rows == 0:
         return (0.0, 1.0)
     share = right / rows
@@ -154,8 +154,7 @@ def wilson(right: int, rows: int) -> tuple[float, float]:
 
 
 def by_client(client_R: Sequence[Any], after: Scored, before: Scored | None = None) -> tuple[dict[str, Any], ...]:
-    """Accuracy of each client's rows with its interval, the worst served first; ``base_accuracy`` is that of
-    ``before``."""
+    """Accuracy on each client's rows with its interval, the lowest first; ``base_accuracy`` is from ``before``."""
     rows_of: dict[Any, list[int]] = {}
     for row, client in enumerate(client_R):
         rows_of.setdefault(client, []).append(row)
@@ -175,7 +174,11 @@ def by_client(client_R: Sequence[Any], after: Scored, before: Scored | None = No
 
 
 def change_p_value(fixed: int, broken: int) -> float:
-    """How likely it is that a change of nothing splits the changed rows at least as unevenly: McNemar's exact test."""
+    """p value of McNemar's exact test: two models of equal accuracy differ on the rows at least this unevenly.
+
+    Args:
+        fixed, broken: rows that only the second model answers right, and only the first.
+    """
     from scipy.stats import binomtest
 
     return float(binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0
@@ -183,13 +186,13 @@ def change_p_value(fixed: int, broken: int) -> float:
 
 def normalised(text: str) -> str:
     """Lower case, without punctuation, articles and doubled spaces (SQuAD: Rajpurkar et al., 2016, arXiv:1606.05250).
-    Where nothing would be left ("a", "-"), the text in lower case with single spaces."""
+    A text of nothing else ("a", "-") keeps them."""
     plain = " ".join(text.lower().split())
     return " ".join(_ARTICLES.sub(" ", plain.translate(_PUNCTUATION)).split()) or plain
 
 
 def exact_match(written: str, answer: str) -> float:
-    """1 where both are the same once normalised, else 0."""
+    """1 if both texts are equal after normalisation, else 0."""
     return float(normalised(written) == normalised(answer))
 
 
@@ -200,7 +203,7 @@ def token_f1(written: str, answer: str) -> float:
 
 
 def rouge_l(written: str, answer: str) -> float:
-    """The same of the longest common subsequence of words (Lin, 2004), of letters and digits in lower case."""
+    """F measure of the longest common subsequence of words (Lin, 2004); a word is letters and digits, in lower case."""
     ours, wanted = _words(written), _words(answer)
     return _f1(_common(ours, wanted), len(ours), len(wanted))
 
@@ -213,7 +216,7 @@ TEXT_METRICS: dict[str, Callable[[str, str], float]] = {
 
 
 def text_metrics(written: Sequence[str], answers: Sequence[str]) -> dict[str, np.ndarray]:
-    """Each metric of each row, (R,), by name."""
+    """For each metric, by name, its value on each row, (R,)."""
     pairs = list(zip(written, answers, strict=True))
     return {name: np.array([metric(*pair) for pair in pairs]) for name, metric in TEXT_METRICS.items()}
 
@@ -229,7 +232,7 @@ def _words(text: str) -> list[str]:
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest common subsequence; time and memory of the table's rows."""
+    """Length of the longest common subsequence, by dynamic programming: O(len(first) len(second))."""
     before = [0] * (len(second) + 1)
     for word in first:
         row = [0]

@@ -1,19 +1,19 @@
-"""A learning rate that suits a model, its data and its fleet, found in some fifteen trial rounds.
+"""Find a learning rate for a model, its data and its fleet, in about fifteen trial rounds.
 
-From the base weights the engine takes rounds whose rate doubles each time, and after each the loss on rows held out
-from the clients (a range test: Smith, Cyclical Learning Rates, 2017). It falls, and at some rate it rises above where
-it began. The largest rate whose loss was still below is the largest stable one, and half of it is the answer. What is
-stable for one round need not be for a hundred: the noise of few directions adds up over a run, so below 64 directions
-the answer falls with the root of their number. The run's cosine schedule then falls from there.
+Range test (Smith, Cyclical Learning Rates, 2017): from the base weights, each trial round doubles the rate; after each
+round the loss on held-out rows of the clients is measured. It falls, and from some rate on it is above the initial
+loss. The largest rate before that is the largest stable rate, and the result is half of it. Noise of few directions
+adds up over a run: with Q < 64 directions the result is smaller by a factor sqrt(Q / 64). The run's cosine schedule
+begins at the result.
 
-The small rates of a trial may have led to where a large one is harmless. So the answer is put to the test: three rounds
-at it, from the base weights, have to lower the loss, or at least not to raise it far: a round of few rows may tip a
-model towards one label, and the next ones tip it back. Else half of the rate is tried.
+A large rate may be harmless only because smaller ones came before it. So the result is tested: three rounds at that
+rate, from the base weights, must lower the loss, or at least not raise it far (a round of few rows may push a model
+towards one label, and the next rounds correct it). Otherwise half of the rate is tested.
 
-A round of few directions says little: then several such chains are averaged, each along rounds of its own. The first
-rate moves the weights by 1/128 of their length; where even that is too much, the trial begins lower.
+With few directions one round is noisy: then the mean of several chains of rounds is taken, each with other directions.
+The first rate moves the weights by 1/128 of their length; if all rates raise the loss, the trial starts lower.
 
-Everything is drawn from the run's seed, so one request has one answer. Weights are left as they were, bit for bit.
+All randomness comes from the run's seed, so a request always has the same result. The weights are restored exactly.
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
 HELD_OUT_ROWS = 64
-SAFETY, ENOUGH_DIRECTIONS = 0.5, 64  # of the largest stable rate; times the root of Q / 64 where Q is less
-_CHANCE = 0.01  # of the held-out loss
-_PROBE = 1e-4  # a rate of which only the length of the step is wanted
-_FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # of the weights' length; of the first rate, for another try
+SAFETY, ENOUGH_DIRECTIONS = 0.5, 64  # part of the largest stable rate; times sqrt(Q / 64) if Q is below 64
+_CHANCE = 0.01  # relative rise of the held-out loss that may be noise
+_PROBE = 1e-4  # rate of the round that measures the length of a step
+_FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # first step, relative to the weights; factor of the first rate in a retry
 _MOST_RATES, _TRIES = 16, 3
-_DIRECTIONS, _MOST_CHAINS = 40, 4  # as many chains as make up 40 directions a rate
+_DIRECTIONS, _MOST_CHAINS = 40, 4  # enough chains for 40 directions a rate
 _TEST_ROUNDS, _MOST_TESTS = 3, 6
 _FAR, _HOPELESS = 1.5, 3.0  # times the initial loss
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One rate, and the held-out loss after a round at it, the mean over chains; None where a chain did not get there
-    or diverged."""
+    """A rate, and the mean over chains of the held-out loss after a round at it; None if a chain ended before it."""
 
     lr: float
     loss: float | None
@@ -58,21 +57,21 @@ class Trial:
 
 @dataclass(frozen=True)
 class Rate:
-    """The learning rate and what it rests on."""
+    """The learning rate, and the measurements behind it."""
 
     lr: float
-    trials: tuple[Trial, ...]  # smallest rate first
+    trials: tuple[Trial, ...]  # in ascending order of rates
     initial_loss: float
     held_out_rows: int
-    rounds: int  # that were computed
+    rounds: int  # number of trial rounds
     refused: tuple[float, ...] = ()  # rates at which three rounds raised the loss far
 
     def describe(self) -> dict[str, Any]:
-        """For a run's log."""
+        """For a run's config."""
         return asdict(self)
 
     def sentence(self) -> str:
-        """One line for people."""
+        """One line for a person."""
         below = [trial.lr for trial in self.trials if trial.loss is not None and trial.loss < self.initial_loss]
         loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
         if not below:
@@ -82,36 +81,37 @@ class Rate:
 
 
 class Trials(Protocol):
-    """Where :func:`search_rate` takes its trial rounds from: all clients in this process, or over a network."""
+    """The trial rounds of :func:`search_rate`: with all clients in this process, or over a network."""
 
     held_out_rows: int
 
     def begin(self, start: int) -> None:
-        """A new line of rounds, the first of which is ``start`` + 1, from the base weights, which the network holds."""
+        """Begin a new chain of rounds, whose first number is ``start`` + 1. The network has the base weights."""
 
     def step(self, lr: float) -> None:
-        """One round: the network's weights move.
+        """Compute one round and update the network's weights.
 
         Raises:
-            RunError: no client's scalars can be used.
+            RunError: no client sent usable scalars.
         """
 
     def loss(self) -> float:
-        """The loss on the rows held out, nats."""
+        """The loss on the held-out rows, nats."""
 
 
 def find_rate(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Rate:
-    """The learning rate for a run of these settings in this process, whose own ``lr`` plays no part.
+    """The learning rate for a run of these settings, with all clients in this process. ``settings.lr`` is not used.
 
     Raises:
-        InvalidInputError, RunError: as :func:`search_rate`; or the clients hold too few rows to hold any out.
+        RunError: as :func:`search_rate`.
+        InvalidInputError: as :func:`held_out_positions`.
     """
     trials = _LocalTrials(network, allocation, hold_out(rows, settings.seed), settings.replace(schedule="constant"))
     return search_rate(trials, network, settings)
 
 
 def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
-    """As :func:`find_rate`, with rounds from anywhere. ``network`` holds the base weights, before and after.
+    """As :func:`find_rate`, with the rounds of ``trials``. ``network`` has the base weights, before and after.
 
     Raises:
         RunError: every rate raises the held-out loss.
@@ -131,11 +131,11 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
 
 
 class _Search:
-    """Trial rounds in chains, each from the base weights and along directions that no other has.
+    """Trial rounds in chains. Each chain starts from the base weights and has its own directions.
 
     Attributes:
         initial: the held-out loss of the base weights, nats.
-        rounds: how many were computed.
+        rounds: the number of trial rounds so far.
     """
 
     def __init__(self, trials: Trials, network: Blocks) -> None:
@@ -144,10 +144,10 @@ class _Search:
         self.initial = math.nan
 
     def largest_stable(self, chains: int) -> tuple[tuple[Trial, ...], float]:
-        """Every rate of a range test, and the largest whose mean loss over ``chains`` stays below the initial one.
+        """All rates of a range test, and the largest whose mean loss over ``chains`` is below the initial loss.
 
         Raises:
-            RunError: there is none.
+            RunError: every rate raises the loss.
         """
         first = math.nan
         for _ in range(_TRIES):
@@ -164,7 +164,7 @@ class _Search:
             mean_R = np.mean([losses + [math.inf] * (longest - len(losses)) for losses in losses_CR], axis=0)
             stable = np.flatnonzero(mean_R < self.initial)
             if not len(stable):
-                stable = np.flatnonzero(mean_R < self._chance)
+                stable = np.flatnonzero(mean_R < (1 + _CHANCE) * self.initial)
             if len(stable):
                 rates = [first * 2**r for r in range(longest)]
                 losses = [float(loss) if math.isfinite(loss) else None for loss in mean_R]
@@ -176,7 +176,7 @@ class _Search:
         )
 
     def is_stable(self, lr: float) -> bool:
-        """Whether the loss is lower after three rounds at ``lr``, or never was far above the initial one."""
+        """Whether three rounds at ``lr`` lower the loss, or at least never raise it far above the initial one."""
         self._begin()
         losses = [self.initial]
         while len(losses) <= _TEST_ROUNDS:
@@ -185,18 +185,13 @@ class _Search:
             losses.append(self._loss_after(lr))
         return losses[-1] < self.initial or max(losses) < _FAR * self.initial
 
-    @property
-    def _chance(self) -> float:
-        """What chance alone raises the loss to is no reason for a lower rate."""
-        return (1 + _CHANCE) * self.initial
-
     def _begin(self) -> None:
         self._network.copy_to_blocks(self.base_M)
         self._trials.begin(self._chains * (_MOST_RATES + 1))
         self._chains += 1
 
     def _range_test(self, first: float) -> list[float]:
-        """The loss after each rate, twice the one before, until two in a row are above the initial one."""
+        """The loss after each rate (doubled each time), until two in a row are above the initial loss."""
         losses: list[float] = []
         while len(losses) < _MOST_RATES and not (len(losses) > 1 and min(losses[-2:]) > self.initial):
             loss = self._loss_after(first * 2 ** len(losses))
@@ -217,7 +212,7 @@ class _Search:
 
 
 def _stride(network: Blocks, base_M: Sequence[Tensor]) -> float:
-    """How far a round at rate 1 moves the blocks, relative to their length, from where a tiny one led."""
+    """The length of a round's step at rate 1, relative to the blocks' length, from a round at rate ``_PROBE``."""
     moved = length = 0.0
     for m, base in enumerate(base_M):
         moved += float((network.block_weights(m) - base).square().sum(dtype=torch.float64))
@@ -226,7 +221,7 @@ def _stride(network: Blocks, base_M: Sequence[Tensor]) -> float:
 
 
 class _LocalTrials:
-    """All clients in this process."""
+    """Trial rounds with all clients in this process."""
 
     def __init__(self, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
         self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
@@ -244,14 +239,14 @@ class _LocalTrials:
 
 
 def held_out_positions(rows_N: Sequence[int], seed: int) -> list[np.ndarray]:
-    """Which of each client's rows are held out, counted from 0 in its own order, sorted: at most a fifth of all rows,
-    and of no client its first.
+    """The held-out rows of each client, as sorted positions among its rows: at most a fifth of all rows, and never the
+    first of a client.
 
     Args:
-        rows_N: how many rows each client has.
+        rows_N: the number of rows of each client.
 
     Raises:
-        InvalidInputError: too few rows to take any.
+        InvalidInputError: the clients have too few rows.
     """
     spare = [(n, row) for n, rows in enumerate(rows_N) for row in range(1, rows)]
     count = min(HELD_OUT_ROWS, len(spare), sum(rows_N) // 5)
@@ -264,7 +259,7 @@ def held_out_positions(rows_N: Sequence[int], seed: int) -> list[np.ndarray]:
 
 
 def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
-    """The same clients, with some of their rows taken out for evaluation; the evaluation split is not used.
+    """The clients without their held-out rows; these become the evaluation rows.
 
     Raises:
         InvalidInputError: as :func:`held_out_positions`.

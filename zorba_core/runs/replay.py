@@ -1,9 +1,9 @@
-"""The model after any round of a run, from the base model and the log alone; and the base model itself.
+"""The model after any round of a run, computed from the base model and the log; and the base model.
 
-FedIT exchanges weights, so its log cannot give them back, and a run on a GPU replays to the same bits only on a GPU.
-Such runs keep the trained weights of their last evaluation in ``weights.safetensors``. Other runs get that file when
-their last round is first replayed, so that the next time takes no longer than loading the base. The fingerprints in the
-log decide whether a file or a replay is right.
+Clients of FedIT send weights, so its log cannot restore them; a run on a GPU replays to the same bits only on a GPU.
+Such runs save the trained weights of their last evaluation in ``weights.safetensors``. The first replay of another
+run's last round writes this file too, and the next one only loads it. File and replay are checked against the
+fingerprints in the log.
 
 Shapes: M blocks, T rounds.
 """
@@ -40,29 +40,29 @@ WEIGHTS = "weights.safetensors"
 
 @dataclass(eq=False)
 class RunModel:
-    """The model after one round of a run. ``network`` has its weights; :meth:`base` those before training."""
+    """The model after one round of a run; :meth:`base` is the model before training."""
 
     run: RunFolder
     round: int
     settings: Settings
     network: Blocks
     tokenizer: PreTrainedTokenizerBase
-    checked_at: int | None  # the last round whose fingerprint in the log these weights, or the replay, matched
-    base_source: str | None  # where the base model lies, if it is not where the config says
+    checked_at: int | None  # the last round whose fingerprint in the log was compared
+    base_source: str | None  # folder of the base model, if it is not the one in the config
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _base: Blocks | None = field(default=None, repr=False)
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Context manager: compute with its networks, in the run's number of threads, one at a time."""
+        """Context manager: compute with the networks, with the run's number of CPU threads, one caller at a time."""
         with self._lock, use_threads(self.run.threads):
             yield
 
     def base(self) -> Blocks:
-        """The base model, loaded when first asked for.
+        """The base model, loaded at the first call.
 
         Raises:
-            InvalidInputError, MissingDataError: it is not where the run's config says, or not the one it began with.
+            InvalidInputError, MissingDataError: as :func:`open_base`.
         """
         with self._lock:
             if self._base is None:
@@ -71,11 +71,11 @@ class RunModel:
 
 
 def open_model(run: str | os.PathLike[str] | RunFolder, *, model: str | os.PathLike[str] | None = None) -> RunModel:
-    """The model that a finished run ended with. The last one opened stays in memory.
+    """The final model of a finished run. The last opened model stays in memory.
 
     Args:
         run: the run, its folder, or its name in the default folder.
-        model: where its base model lies now, if it is not where the run's config says.
+        model: folder of the base model, if it is not the one in the run's config.
 
     Raises:
         MissingDataError, InvalidInputError: as :func:`replay`, or the run is not finished.
@@ -100,12 +100,12 @@ def replay(
     """The model after ``round_index`` rounds (0: the base; None: the last). The run may still be in progress.
 
     Args:
-        model: where the base model lies now, if it is not where the run's config says.
-        notice: called with one line where the end of the log is damaged.
+        model: folder of the base model, if it is not the one in the run's config.
+        notice: called with one line if the end of the log is damaged.
 
     Raises:
-        MissingDataError, InvalidInputError: no such run or base model; a round that the log does not have; the end of
-            the log is damaged and no round is named; the replay gives other weights than the run had.
+        MissingDataError, InvalidInputError: no such run, base model or round; the end of the log is damaged and
+            ``round_index`` is None; the replayed weights differ from the run's.
     """
     run = read_folder(run)
     target = run.rounds_done if round_index is None else round_index
@@ -122,7 +122,7 @@ def replay(
                 )
             replay_rounds(run, network, settings, target)
             if run.finished and target == run.rounds_done:
-                with contextlib.suppress(OSError, RunError, InvalidInputError):  # a convenience, also on a full disk
+                with contextlib.suppress(OSError, RunError, InvalidInputError):  # only a cache: a full disk is no error
                     write_weights(run.path, network, target)
     checked = [done.round for done in run.rounds[: target + 1] if done.weights_sha256]
     return RunModel(run, target, settings, network, tokenizer, max(checked, default=None), model and os.fspath(model))
@@ -130,10 +130,10 @@ def replay(
 
 @torch.no_grad()
 def replay_rounds(run: RunFolder, network: Blocks, settings: Settings, target: int) -> TrainState:
-    """Move the base's weights, in place, through the first ``target`` rounds of the log.
+    """Apply the first ``target`` rounds of the log to the base weights in ``network``, in place.
 
     Raises:
-        InvalidInputError: the weights come out differently from those that the run evaluated.
+        InvalidInputError: the fingerprint of the weights differs from the log's.
     """
     state, rounds = init(network, settings), run.rounds[1 : target + 1]
     checked = max((done.round for done in rounds if done.weights_sha256), default=0)
@@ -142,7 +142,7 @@ def replay_rounds(run: RunFolder, network: Blocks, settings: Settings, target: i
         if done.round == checked and network.weights_sha256() != done.weights_sha256:
             raise InvalidInputError(
                 f"{run.path}: round {done.round} replays to other weights here than where the run was made; use the "
-                "processor, device and versions that its config.json records"
+                "processor, device and versions in its config.json"
             )
     return state
 
@@ -153,7 +153,7 @@ def open_base(
     """The base model of a run.
 
     Raises:
-        InvalidInputError, MissingDataError: it is missing, or not the one that the run began with.
+        InvalidInputError, MissingDataError: it is missing, or its fingerprint differs from that in the run's config.
     """
     source = run.config["model"] if model is None else model
     with warned_when_accepted():
@@ -162,21 +162,21 @@ def open_base(
         if actual != expected:
             raise InvalidInputError(
                 f"{os.fspath(source)} is not the base model of {run.path}: its weights have the fingerprint "
-                f"{actual[:16]}, the run began with {expected[:16]}; name the right one with --model"
+                f"{actual[:16]}, the run's base had {expected[:16]}; give the right model with --model"
             )
     return network, tokenizer
 
 
 def saves_weights(settings: Settings) -> bool:
-    """Whether a run's log alone does not give its weights back everywhere."""
+    """Whether a run must save its weights, because its log cannot restore them on every machine."""
     return method_facts(settings.method).first_order or settings.device == "cuda"
 
 
 def write_weights(folder: Path, network: Blocks, round_index: int) -> None:
-    """Keep the trained weights after a round in the run's folder, in place of those before.
+    """Write the trained weights after a round to the run's folder, in place of the former file.
 
     Raises:
-        RunError: the disk is full, or fails. The file before stays.
+        RunError: the disk is full, or fails; the former file is unchanged.
     """
     weights = {f"block.{m}": network.block_weights(m) for m in range(network.num_blocks)}
     try:
@@ -187,7 +187,7 @@ def write_weights(folder: Path, network: Blocks, round_index: int) -> None:
 
 
 def weights_round(folder: Path) -> int:
-    """The round of the folder's weights file; 0 where there is none that can be read."""
+    """The round of the folder's weights file; 0 if it is missing or damaged."""
     try:
         with safe_open(folder / WEIGHTS, "pt") as file:
             return int(file.metadata()["round"])
@@ -197,8 +197,8 @@ def weights_round(folder: Path) -> int:
 
 @torch.no_grad()
 def read_weights(folder: Path, network: Blocks, rounds: Sequence[Round]) -> bool:
-    """Put the folder's weights into the network, which holds the base's. False, with the base's weights unchanged,
-    where the file is damaged or its fingerprint is not the one in the log."""
+    """Load the folder's weights into the network, which has the base's. If the file is damaged or its fingerprint
+    differs from the log's, return False and leave the base's weights."""
     base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
     with contextlib.suppress(SafetensorError, RuntimeError, OSError):
         with safe_open(folder / WEIGHTS, "pt") as file:
@@ -223,11 +223,16 @@ def _check_target(run: RunFolder, target: int, named: bool, notice: Notice) -> N
 
 
 def _settings_here(run: RunFolder, has_weights: bool) -> Settings:
-    """The run's settings, on the CPU where its device is missing here and its weights are at hand."""
+    """The run's settings, with device CPU if its CUDA device is missing here and its weights were saved.
+
+    Raises:
+        InvalidInputError: the CUDA device is missing and no weights were saved.
+    """
     if run.config.get("device") != "cuda" or torch.cuda.is_available():
         return run.settings
     if not has_weights:
         raise InvalidInputError(
-            f"{run.path}: it was made on a CUDA device, and its log replays to the same bits on such a device only"
+            f"{run.path}: it was made on a CUDA device, and its log replays to the same bits on such a device only; "
+            "replay it there"
         )
     return run.settings_with(device="cpu", precision="highest")

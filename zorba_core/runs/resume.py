@@ -1,8 +1,8 @@
-"""Resume a run that was cut short, in its own folder.
+"""Resume an interrupted run, in its own folder.
 
-Every random choice of a run has the key (seed, round, client), so what it does next depends on its weights, its round
-and its method's state alone. These follow from the base model and the log, so a resumed run ends with the weights of an
-undisturbed one, bit for bit, on the same kind of processor with the same versions, threads and estimator.
+Each random choice of a run has the key (seed, round, client), so the next round depends only on the weights, the round
+and the method's state. Base model and log give all three. So a resumed run ends with the same bits as one that was not
+interrupted, on the same kind of processor with the same versions, threads and estimator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zorba_core.runs.log import Log
 from zorba_core.runs.record import Callback, complete, environment_of
 from zorba_core.runs.replay import open_base, read_weights, replay_rounds, weights_round
 
-# What of a run's environment decides its last bits.
+# Parts of a run's environment that can change the last bits of its weights.
 _DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
 
 
@@ -40,13 +40,13 @@ def resume(
 
     Args:
         run: the run, its folder, or its name in the default folder.
-        model: the folder of its base model, if it is not the one in the run's config.
-        data, test: where the user's own rows lie now, if not where the run's config says.
-        notice: called with one line for each fact a user should know.
+        model: folder of the base model, if it is not the one in the run's config.
+        data, test: files of the user's rows, if they are not those in the run's config.
+        notice: called with one line for each fact that the user should know.
 
     Raises:
-        MissingDataError, InvalidInputError: no run, one that is finished, one that another process is writing, one
-            whose log is damaged, or a base model, rows or config that are not those it began with.
+        MissingDataError, InvalidInputError: no such run; it is finished, or another process is writing it; its log is
+            damaged; base model, rows or config have changed.
         RunError: the run diverged.
     """
     run = read_folder(run)
@@ -77,7 +77,8 @@ def resume(
 
 
 def check_unfinished(run: RunFolder) -> None:
-    """
+    """Refuse a finished run.
+
     Raises:
         InvalidInputError: the run is finished.
     """
@@ -86,7 +87,7 @@ def check_unfinished(run: RunFolder) -> None:
 
 
 def _reopened(run: RunFolder, log: Log, settings: Settings, notice: Notice) -> RunFolder:
-    """The run as its log, now locked, has it; what a killed process left half written is removed."""
+    """Read the run again, now that its log is locked, and remove temporary files of a killed process."""
     run = RunFolder.read(run.path)
     check_unfinished(run)  # another process may have finished it before the log was locked
     if log.torn_bytes:

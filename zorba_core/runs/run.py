@@ -1,4 +1,4 @@
-"""A run and what can be done with it, in one object; and the runs of a folder. No torch until a model is needed."""
+"""``Run``, with which users resume, predict, evaluate and export; and the runs of a folder. Reading needs no torch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class Run(RunFolder):
-    """One run: its config, its rounds, and what can be done with its model."""
+    """One run: its config, its rounds and summary, and methods that use its model."""
 
     def resume(self, **options: Any) -> Self:
-        """Continue a run that was cut short and read it back: :func:`zorba_core.runs.resume.resume`."""
+        """Continue an interrupted run and return it: :func:`zorba_core.runs.resume.resume`."""
         from zorba_core.runs.resume import resume
 
         return self.read(resume(self, **options))
 
     def predict(self, texts: Texts, *, base: bool = False) -> pd.DataFrame:
-        """The texts with the columns ``prediction`` and ``probability`` by the fine-tuned model.
+        """The texts with the columns ``prediction`` and ``probability`` of the fine-tuned model.
 
         Args:
-            texts: a text or several; for a task of several text columns mappings; or a table with those columns.
-            base: also ``base_prediction`` and ``base_probability``, by the model before fine-tuning.
+            texts: a text or several; for a task with several text columns, mappings; or a table with these columns.
+            base: add ``base_prediction`` and ``base_probability`` of the base model.
 
         Raises:
             InvalidInputError, MissingDataError: as :func:`zorba_core.runs.predict.predict`.
@@ -43,11 +43,11 @@ class Run(RunFolder):
     def evaluate(
         self, data: Table | None = None, *, label: str | None = None, client: str | None = None
     ) -> EvaluationReport:
-        """How good the fine-tuned model and the base model are on labelled rows; by default on the run's own.
+        """Evaluate the fine-tuned model and the base model on labelled rows.
 
         Args:
-            data: a file or a table with the columns of the run's own rows.
-            label, client: its columns of labels and of clients, where they have other names.
+            data: a file or a table with the columns of the run's rows; default: the run's evaluation rows.
+            label, client: the columns of labels and of clients, if they have other names.
 
         Raises:
             InvalidInputError, MissingDataError: as :func:`zorba_core.runs.evaluate.evaluate_run`.
@@ -80,17 +80,14 @@ def read_run(run: str | os.PathLike[str] | RunFolder) -> Run:
 
 
 class RunListing(NamedTuple):
-    """The runs of a folder, newest first, and one line for each entry that could not be read."""
+    """The runs of a folder, newest first, and one line for each folder that cannot be read."""
 
     runs: tuple[Run, ...]
     problems: tuple[str, ...]
 
 
 def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
-    """Every run in ``folder`` (none when it does not exist yet). A damaged run does not hide the others.
-
-    Hidden entries and plain files are skipped; a folder that is not a readable run becomes a line in ``problems``.
-    """
+    """All runs in ``folder``; none if it does not exist. Hidden entries and plain files are skipped."""
     runs: list[tuple[float, Run]] = []
     problems: list[str] = []
     folder = Path(folder)

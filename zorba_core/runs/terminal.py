@@ -1,4 +1,4 @@
-"""A run at a terminal: its progress, and a stop on Ctrl-C that loses nothing."""
+"""A run at a terminal: show its progress, and stop on Ctrl-C without losing a round."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from zorba_core.runs.record import Callback
 
 
 class Progress(Callback):
-    """A bar with the time left on a terminal; one line for each evaluation where stderr is a file."""
+    """Show progress: a bar with the remaining time on a terminal; one line for each evaluation in a file."""
 
     def __init__(self, num_rounds: int, stream: TextIO | None = None, metric: str = "accuracy") -> None:
-        """``metric``: the name of what the evaluations report as accuracy."""
+        """``metric``: the name for the accuracy of the evaluations."""
         self._num_rounds, self._stream, self._metric = num_rounds, stream or sys.stderr, metric
         self._started, self._first = 0.0, 0
         self._refused: set[int] = set()
@@ -67,7 +67,7 @@ class Progress(Callback):
 
 @contextmanager
 def on_interrupt(handler: Any) -> Iterator[None]:
-    """Context manager: what Ctrl-C does (only the main thread can say so; elsewhere nothing changes)."""
+    """Context manager: ``handler`` handles Ctrl-C. Only the main thread can set it; elsewhere nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -79,7 +79,7 @@ def on_interrupt(handler: Any) -> Iterator[None]:
 
 
 def undisturbed() -> AbstractContextManager[None]:
-    """Context manager: Ctrl-C does nothing, for a moment of tidying up."""
+    """Context manager: ignore Ctrl-C, to clean up."""
     return on_interrupt(signal.SIG_IGN)
 
 
@@ -88,10 +88,10 @@ class Interrupted(RunError):
 
 
 class Interrupt(Callback):
-    """Turns the first Ctrl-C into "stop after this round"; a second one, or one during loading, stops at once."""
+    """Stop after the current round at the first Ctrl-C; at once at a second one, or at one during loading."""
 
     def __init__(self) -> None:
-        self.folder: Path | None = None  # of the run, once there is something to resume
+        self.folder: Path | None = None  # None while there is no run to resume
         self._asked = False
 
     def on_start(self, folder: Path) -> None:
@@ -106,12 +106,13 @@ class Interrupt(Callback):
             raise Interrupted(f"interrupted after round {done.round}; resume with: zorba resume {self.folder}")
 
     def listening(self) -> AbstractContextManager[None]:
-        """Context manager: listen for SIGINT."""
+        """Context manager: handle SIGINT."""
         return on_interrupt(self._handle)
 
     def _handle(self, number: int, frame: object) -> None:
-        asked, self._asked = self._asked, True  # also where the exception is lost, in a weak reference's callback
+        # Set before raising: in the callback of a weak reference the exception would be lost.
+        asked, self._asked = self._asked, True
         if asked or self.folder is None:
             raise KeyboardInterrupt
-        with suppress(RuntimeError):  # the signal came while the stream was being written to
+        with suppress(RuntimeError):  # raised if the signal interrupts a write to the same stream
             print("\nstopping after this round; press Ctrl-C again to stop at once", file=sys.stderr, flush=True)
