@@ -195,7 +195,7 @@ NO_FLEETS = {
     b"client,vram_gib\na,1e300\n": "its VRAM is '1e300'; it must be a finite number above 0 and at most 1e+09",
     b"client,vram_gib\na,\n": "row 1 (client 'a'): its VRAM is ''",
     b"client;vram_gib\na;8,5\n": "its VRAM is '8,5'; it must be a number of GiB, with a decimal point, 8.5",
-    b"client,vram_gib\na,8\nb,9\na,10\n": "client 'a' is there twice; give each its own name",
+    b"client,vram_gib\na,8\nb,9\na,10\n": "client 'a' occurs twice; give each its own name",
     b"name, memory.total [MiB]\nL4, [N/A]\n": "row 1 (client 'L4'): its VRAM is '[N/A]'; it must be a size such as",
     b"Failed to initialize NVML: Driver/library version mismatch\n": "nvidia-smi failed on that machine: 'Failed to",
     SCREEN: "nvidia-smi's table for the screen; run nvidia-smi --query-gpu=name,memory",

@@ -52,15 +52,23 @@ def test_a_file_that_cannot_be_read_is_one_line_with_the_place_and_the_way_out(t
         ("a.csv", b"PK\x03\x04\0\0", "a binary file; give a table"),
         ("a.csv", "text,text,label\na,b,c\n", "two columns are called 'text'"),
         ("a.csv", GOOD + "a, b,good\n", "a.csv, line 42: 3 cells and the header has 2; put a text"),
-        ("a.csv", GOOD + '"a remark,good\n', "a.csv, line 42: not CSV (a quote is opened and not closed)"),
+        ("a.csv", GOOD + '"a remark,good\n', "a.csv, line 42: not CSV (a quote is not closed)"),
         ("a.csv", GOOD.encode() + "café,good\n".encode("cp1252"), "a.csv, line 42: byte 0xE9 is not UTF-8 text; save"),
-        ("a.csv", "Export of May\n" + GOOD, "line 1: 1 cell and line 2 has 2; if line 1 is a title above the header"),
+        (
+            "a.csv",
+            "Export of May\n" + GOOD,
+            "line 1: it has 1 cell and line 2 has 2; if line 1 is a title above the header",
+        ),
         ("a.csv", "the film was a joy,pos\nthe plot was thin,neg\nfine,pos\n", "line 1: 'pos' is also a value of its"),
         ("a.csv", '3,"Wall St. falls"\n3,Oil\n1,War\n', "the file seems to have no header; put a line with"),
         ("a.jsonl", '{"text": "a"}\n{"text": "b", "label": \n', "a.jsonl, line 2: not JSON"),
-        ("a.jsonl", '{"text": "a"}\n[1, 2]\n', "a.jsonl, line 2: a list where an object such as {...} belongs"),
-        ("a.json", '{"text": "a"}', "a.json: a dict where a list of objects belongs"),
-        ("a.json", '{"text": "a"}\n{"text": "b"}', "a.json, line 2: not JSON; one object a line belongs in a .jsonl"),
+        ("a.jsonl", '{"text": "a"}\n[1, 2]\n', "a.jsonl, line 2: a list in place of an object such as {...}"),
+        ("a.json", '{"text": "a"}', "a.json: it has a dict in place of a list of objects"),
+        (
+            "a.json",
+            '{"text": "a"}\n{"text": "b"}',
+            "a.json, line 2: not JSON; if each line is an object, name the file .jsonl",
+        ),
         ("a.parquet", b"PAR1 and nothing else", "cannot be read as Parquet"),
         ("a.xlsx", b"no workbook", "cannot be read as Excel"),
         ("a.docx", b"x", "unknown kind .docx; use one of .csv"),
@@ -80,7 +88,7 @@ def test_a_word_in_the_header_may_be_a_value_of_its_column(tmp_path):
 def test_a_file_beyond_the_limit_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "large.csv").open("wb") as file:
         file.truncate(3 * 2**30)  # sparse: it takes no room
-    with pytest.raises(InvalidInputError, match=r"large\.csv: 3\.0 GiB, and at most 1 GiB is read of one file"):
+    with pytest.raises(InvalidInputError, match=r"large\.csv: it has 3\.0 GiB and a file may have 1 GiB"):
         read_table(tmp_path / "large.csv")
 
 

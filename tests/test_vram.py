@@ -202,10 +202,10 @@ def test_what_names_no_model_is_refused_in_one_line(tmp_path):
     for content, says in {
         "not json": "not JSON",
         "[1]": "must be a JSON object",
-        "{}": "builds no causal language model",
-        '{"model_type": "t5"}': "builds no causal language model",
+        "{}": "cannot build a causal language model",
+        '{"model_type": "t5"}': "cannot build a causal language model",
         '{"model_type": "opt", "hidden_size": "8"}': "hidden_size",
-        '{"model_type": "opt", "hidden_size": -8}': "builds no causal language model",
+        '{"model_type": "opt", "hidden_size": -8}': "cannot build a causal language model",
     }.items():
         path.write_text(content)
         with pytest.raises(InvalidInputError, match=says) as error:

@@ -1,7 +1,7 @@
 """Block allocation and zeroth-order federated fine-tuning across clients whose GPUs differ.
 
-The names below are what most programs need. They load on first use: importing this package loads neither torch nor
-plotly, and planning a fleet never does.
+The names below are what most programs need. They load at first use: importing this package or planning a fleet loads
+neither torch nor plotly.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# torch's threads sleep while they wait for one another. By default they spin, and then two of them on a busy machine
-# take three times as long. It is read when torch is loaded.
+# torch's threads sleep while they wait for each other. By default they spin, which makes two threads on a busy machine
+# three times slower. torch reads this variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOME = {

@@ -1,7 +1,7 @@
-"""Settings that check themselves: pydantic models whose errors are one line that a person reads.
+"""Settings with checks: pydantic models whose errors are one line.
 
-A model declares each field once, with its bounds and a docstring. The command makes options of the fields
-(:mod:`zorba_core.cli.options`), the dashboard takes bounds, names and help from them::
+A model declares each field once, with its bounds and a docstring. The command's options
+(:mod:`zorba_core.cli.options`) and the dashboard's controls are made from the fields::
 
     class Workload(Checked):
         batch_size: int = Field(8, ge=1)
@@ -39,8 +39,11 @@ _KINDS = {
 
 
 class Checked(BaseModel):
-    """A frozen model. Making one with a wrong value raises :class:`InvalidInputError` with the field, the value and
-    what would be right."""
+    """A frozen model.
+
+    Raises:
+        InvalidInputError: a value is wrong; names the field, the value and what is allowed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -51,12 +54,12 @@ class Checked(BaseModel):
             raise InvalidInputError(_sentence(error.errors()[0])) from None
 
     def replace(self, **changes: Any) -> Self:
-        """The same settings with some changed, checked again."""
+        """A copy with some values changed, checked again."""
         return type(self)(**{**dict(self), **changes})
 
 
 def _sentence(problem: ErrorDetails) -> str:
-    """One line of pydantic's account of a wrong value."""
+    """One line from pydantic's description of a wrong value."""
     kind, context = problem["type"], problem.get("ctx", {})
     if kind in _BOUNDS:
         bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
@@ -76,9 +79,9 @@ def _sentence(problem: ErrorDetails) -> str:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Metadata of a text field: the names that it may have, asked for when needed, as a registry may gain one.
+    """Metadata of a text field: its allowed names. ``names`` is called at each check, since a registry can grow.
 
-    ``{choices}`` in the field's docstring stands for the names, or for what each means where ``names()`` is a mapping.
+    ``{choices}`` in the field's docstring is replaced by the names, and by their meanings if ``names()`` is a mapping.
     """
 
     names: Callable[[], Iterable[str]]
@@ -93,14 +96,14 @@ class OneOf:
 
 
 def kind_of(field: FieldInfo) -> tuple[type, bool]:
-    """The type of a field's values, ``str`` for fixed names, and whether it may be None."""
+    """The type of a field's values (``str`` for a ``Literal``), and whether None is allowed."""
     kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
     kind = str if get_origin(kinds[0]) is Literal else kinds[0]
     return kind, NoneType in kinds
 
 
 def choices_of(field: FieldInfo) -> Mapping[str, str]:
-    """The names that a field may have, with what each means where that is known; empty where any value may be."""
+    """The allowed names of a field, with their meanings if it has any; empty if any value is allowed."""
     for part in field.metadata:
         if isinstance(part, OneOf):
             names = part.names()
@@ -112,7 +115,7 @@ def choices_of(field: FieldInfo) -> Mapping[str, str]:
 
 
 def help_of(field: FieldInfo) -> str:
-    """The field's docstring, with its choices filled in."""
+    """The field's docstring, with ``{choices}`` replaced."""
     text = field.description or ""
     if "{choices}" not in text:
         return text

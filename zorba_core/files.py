@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written to a temporary name beside the target, then renamed."""
+"""Write files whole or not at all: under a temporary name in the target's folder, which is then renamed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zorba_core.errors import InvalidInputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Numbers of errors that say that the path is wrong, not that the machine fails.
+# Errors of a wrong path. All others are failures of the machine, such as a full disk.
 WRONG_PATH = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -38,10 +38,10 @@ WRONG_PATH = (
 
 
 def check_target(target: str | os.PathLike[str]) -> None:
-    """Refuse a name that no file can be written under. Commands ask before they compute; nothing is made.
+    """Refuse a path to which no file can be written. Commands call this before they compute; it creates nothing.
 
     Raises:
-        InvalidInputError: it is a folder, it stands in a file, or its folder cannot be written.
+        InvalidInputError: it is a folder, a parent is a file, or its folder is not writable.
     """
     if os.path.isdir(target):
         raise InvalidInputError(
@@ -51,10 +51,13 @@ def check_target(target: str | os.PathLike[str]) -> None:
 
 
 def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) -> None:
-    """Refuse a folder in which nothing can be written; it may be missing where it can be made.
+    """Refuse a folder that is not writable; a missing one must be in a writable folder.
+
+    Args:
+        for_what: the path in the message; default: ``folder``.
 
     Raises:
-        InvalidInputError: it, or one it stands in, is a file or cannot be written.
+        InvalidInputError: the folder or a parent is a file or not writable.
     """
     path = Path(os.path.abspath(folder))
     there = next(part for part in (path, *path.parents) if os.path.lexists(part))
@@ -68,7 +71,7 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
 
 
 def check_new_folder(folder: str | os.PathLike[str]) -> None:
-    """As :func:`check_folder`, for a folder that must not exist yet."""
+    """As :func:`check_folder`, for a folder that must not exist."""
     if os.path.lexists(folder):
         raise InvalidInputError(f"{os.fspath(folder)} exists already; give a folder that does not")
     check_folder(folder)
@@ -79,7 +82,7 @@ def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Ite
     """Yield a temporary path in the target's folder; rename it to ``target`` on success, remove it on any failure.
 
     Args:
-        private: for the owner alone, such as rows of one's own.
+        private: readable by the owner only, such as a user's rows.
 
     Raises:
         InvalidInputError: as :func:`check_target`.
@@ -88,7 +91,7 @@ def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Ite
     check_target(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # The suffix is kept because some writers (np.savez, plotly) choose the format, or add one, by it.
+        # With the target's suffix, because some writers (np.savez, plotly) choose the format by it.
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
     except OSError as error:
         if error.errno not in WRONG_PATH:
@@ -99,7 +102,7 @@ def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Ite
     try:
         with named_in_errors(target):
             yield temporary
-            # mkstemp makes files private (0600); a result is as readable as any other file of its owner.
+            # mkstemp makes files private (0600); a result gets the user's usual permissions.
             temporary.chmod(0o600 if private else 0o666 & ~_umask())
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
@@ -110,8 +113,8 @@ def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Ite
 
 @contextlib.contextmanager
 def named_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """An error of reading or writing within the context names the file: a disk that fails says no more than that.
-    safetensors has an error of its own for it, which becomes an OSError."""
+    """Context manager: add the file's path to an OSError that has none, such as that of a full disk; turn an error of
+    safetensors that has an errno into an OSError."""
     try:
         yield
     except OSError as error:
@@ -126,18 +129,18 @@ def named_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process had not yet renamed: of :func:`atomic_path`, and of safetensors, whose files are
-    written to ``.tmp`` and six characters first."""
+    """Remove temporary files of a killed process: those of :func:`atomic_path`, and those of safetensors, which are
+    named ``.tmp`` and six characters."""
     for leftover in (*folder.glob(".*-*"), *folder.glob(".tmp??????")):
         leftover.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """As :func:`atomic_path`, for a model's folder that does not exist yet.
+    """As :func:`atomic_path`, for a new folder.
 
     Raises:
-        InvalidInputError: as :func:`check_folder`, or it exists when it is to get its name.
+        InvalidInputError: as :func:`check_folder`, or another process has made the folder meanwhile.
     """
     target = Path(os.path.abspath(target))
     check_folder(target)
@@ -146,13 +149,13 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         with named_in_errors(target):
             yield temporary
-            # mkdtemp and safetensors make private ones; these are as readable as others of their owner.
+            # mkdtemp and safetensors make private ones; these get the user's usual permissions.
             temporary.chmod(0o777 & ~_umask())
             for file in temporary.iterdir():
                 if file.is_file() and not file.is_symlink():
                     file.chmod(0o666 & ~_umask())
             try:
-                temporary.rename(target)  # an empty folder gives way
+                temporary.rename(target)  # replaces an empty folder
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR) or not os.path.lexists(target):
                     raise
@@ -182,10 +185,10 @@ def write_json(target: str | os.PathLike[str], value: Any) -> None:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds.
+    """The content of a JSON file.
 
     Raises:
-        OSError, ValueError: it cannot be read, or is no JSON.
+        OSError, ValueError: it cannot be read, or is not JSON.
     """
     return json.loads(Path(path).read_text(encoding="utf-8"))
 

@@ -1,7 +1,7 @@
-"""A fleet: N clients, the VRAM of each, and the model and workload that they are to train.
+"""A fleet: N clients, the VRAM of each, and the model and workload of their training.
 
-Fleets are drawn as in the paper, from real mixes of GPUs, or read from a table of names and GiB (CSV, TSV, Excel, or
-what ``nvidia-smi`` prints)::
+Fleets are drawn as in the paper, drawn from real mixes of GPUs, or read from a table of names and GiB (CSV, TSV, Excel,
+or the output of ``nvidia-smi``)::
 
     Fleet.uniform("opt-125m", clients=50, seed=0)
     Fleet.gpus("opt-1.3b", clients=20, mix="cloud")
@@ -49,15 +49,15 @@ COUNT_COLUMN = "clients"
 
 @dataclass(frozen=True)
 class Mix:
-    """GPUs that occur together (``gpus.toml``): GiB by card, and how often each occurs relative to the others."""
+    """A mix of GPUs (``gpus.toml``): GiB of each card, and the cards' relative frequencies."""
 
     title: str
     gib: Mapping[str, float]
     source: str
     date: str
-    share: Mapping[str, float] | None = None  # None: each card equally often
-    weights: str = "each kind equally often: an assumption"  # where the shares come from
-    reserved_gib: float = 0.0  # memory that the system keeps on every device
+    share: Mapping[str, float] | None = None  # relative frequency by card; None: all equal
+    weights: str = "each kind equally often: an assumption"  # the origin of the shares
+    reserved_gib: float = 0.0  # memory of every device that the system uses
 
 
 MIXES: Mapping[str, Mix] = {
@@ -67,10 +67,10 @@ MIXES: Mapping[str, Mix] = {
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """N named clients, the VRAM each may use (psi_max,n) in bytes, and what they are to train.
+    """N named clients, the VRAM that each may use (psi_max,n) in bytes, and the model and workload of their training.
 
     Raises:
-        InvalidInputError: no clients or too many, or a capacity that is no amount of memory, naming the client.
+        InvalidInputError: no clients or too many, or a capacity out of range; names the client.
     """
 
     names: tuple[str, ...]
@@ -97,8 +97,8 @@ class Fleet:
     def uniform(
         cls, model: str | ModelSpec, clients: int = 50, *, seed: int = 0, workload: Workload = PAPER_WORKLOAD
     ) -> Fleet:
-        """The paper's fleet (section V-A): independent capacities U[psi_md + psi_block, psi_md + M psi_block], that is
-        from one block to all."""
+        """The paper's fleet (section V-A): independent capacities U[psi_md + psi_block, psi_md + M psi_block]: one to
+        all blocks."""
         spec = _spec(model)
         low, high = psi_client_bytes(spec, workload, [1, spec.num_blocks])
         return cls._numbered(_rng(clients, seed).uniform(low, high, clients), spec, workload)
@@ -114,10 +114,13 @@ class Fleet:
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """Lognormal capacities, truncated to the range of :meth:`uniform`: many small clients and a tail of large ones.
-        ``median`` in [0, 1] is the place of the untruncated median between the range's ends, ``sigma`` the standard
-        deviation of the logarithm of the capacity."""
-        from scipy import stats  # most commands need none of it, and it takes long to load
+        """Lognormal capacities, truncated to the range of :meth:`uniform`: many small clients and a few large ones.
+
+        Args:
+            median: position of the untruncated median in this range, in [0, 1].
+            sigma: standard deviation of the logarithm of the capacity.
+        """
+        from scipy import stats  # slow to load, and most commands do not need it
 
         _check_share("median", median)
         if not 0 < sigma < np.inf:
@@ -140,8 +143,8 @@ class Fleet:
         large_share: float = 0.3,
         **drawn: Any,
     ) -> Fleet:
-        """Two kinds of GPU in a random order: ``round(large_share * N)`` clients hold ``large_gib``, the others
-        ``small_gib``. ``drawn``: seed and workload, as of :meth:`kinds`."""
+        """Two kinds of GPU in random order: ``round(large_share * N)`` clients have ``large_gib``, the others
+        ``small_gib``. ``drawn``: ``seed`` and ``workload`` of :meth:`kinds`."""
         return cls.kinds(model, clients, [large_gib, small_gib], [large_share], **drawn)
 
     @classmethod
@@ -155,10 +158,10 @@ class Fleet:
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """Kinds of GPU in a random order: ``round(share * N)`` clients of each size, and the others of the last one.
+        """Kinds of GPU in random order: ``round(share * N)`` clients have each size, the others the last one.
 
         Raises:
-            InvalidInputError: a share outside [0, 1], or shares of more than all clients.
+            InvalidInputError: a share outside [0, 1], or shares that add up to more than N clients.
         """
         for share in shares:
             _check_share("share", share)
@@ -181,8 +184,8 @@ class Fleet:
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """N devices drawn independently from one of :data:`MIXES`; each client may use ``share`` of what its system
-        leaves.
+        """N devices drawn independently from one of :data:`MIXES`; each client may use ``share`` of the memory that the
+        system does not reserve.
 
         Raises:
             InvalidInputError: an unknown mix, or a share outside (0, 1].
@@ -203,13 +206,15 @@ class Fleet:
     def from_csv(
         cls, source: str | os.PathLike[str] | bytes, model: str | ModelSpec, *, workload: Workload = PAPER_WORKLOAD
     ) -> Fleet:
-        """The fleet of a CSV, TSV or Excel file (a path, or the bytes themselves) with a column of GiB and, if there
-        are, one of names and one of ``clients``, how many have so much; or of what
-        ``nvidia-smi --query-gpu=name,memory.total --format=csv`` prints.
+        """The fleet of a CSV, TSV or Excel file (a path, or its bytes), or of the output of
+        ``nvidia-smi --query-gpu=name,memory.total --format=csv``.
+
+        The table has a column of GiB, and optionally one of names and one of ``clients``, the number of clients that
+        have this VRAM.
 
         Raises:
             MissingDataError: no such file.
-            InvalidInputError: no such table, or a row with text, NaN, or a number not above 0.
+            InvalidInputError: it is no such table, or a GiB is not a number above 0.
         """
         from zorba_core.tables import table_of
 
@@ -230,12 +235,12 @@ class Fleet:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, model: str | ModelSpec, *, workload: Workload = PAPER_WORKLOAD) -> Fleet:
-        """The fleet of a table with a column ``vram_gib`` and, if there is one, ``client``. Rows left wholly empty, as
-        a table editor leaves them, are skipped.
+        """The fleet of a table with a column ``vram_gib`` and optionally ``client``. Empty rows, as table editors leave
+        them, are skipped.
 
         Raises:
-            InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0,
-                naming row and value.
+            InvalidInputError: wrong columns, no rows, a repeated name, or a cell that is not a number above 0; names
+                row and value.
         """
         names, gib_N = _clients_of([str(column) for column in frame.columns], frame.to_numpy(object).tolist())
         return cls(names, gib_N * GIB, _spec(model), workload)
@@ -259,42 +264,42 @@ class Fleet:
         """lambda_n*: whole blocks in 1..M that each client may activate.
 
         Raises:
-            InfeasibleError: clients that cannot hold the model and one block, by name and index.
+            InfeasibleError: a client cannot hold the model and one block; has names and indices of all such clients.
         """
         return whole_block_budgets(self.capacity_N_bytes, self.model, self.workload, self.names)
 
     def affordable_N(self, reserve_N_bytes: ArrayLike = 0.0) -> NDArray[np.int64]:
-        """Whole blocks that each client could hold with a reserve held back; below 1 where it cannot hold one.
-        Broadcasts as :func:`zorba_core.vram.affordable_blocks`."""
+        """Whole blocks that each client can hold besides a reserve; below 1 if it cannot hold one. Broadcasts as
+        :func:`zorba_core.vram.affordable_blocks`."""
         return affordable_blocks(self.capacity_N_bytes, self.model, self.workload, reserve_N_bytes)
 
     def used_N_bytes(self, blocks_N: ArrayLike) -> NDArray[np.float64]:
-        """psi_tot,n of each client for the blocks that it activates."""
+        """psi_tot,n of each client with ``blocks_N`` activated blocks."""
         return psi_client_bytes(self.model, self.workload, blocks_N)
 
     def vram_ratio(self, total_blocks: ArrayLike) -> NDArray[np.float64]:
-        """sum_n psi_tot,n / sum_n psi_max,n for a total of activated blocks, or many."""
+        """sum_n psi_tot,n / sum_n psi_max,n for one or more totals of activated blocks."""
         parameters = self.num_clients * psi_model_bytes(self.model, self.workload)
         used = parameters + np.asarray(total_blocks) * psi_block_bytes(self.model, self.workload)
         return used / self.capacity_N_bytes.sum()
 
     def total_at_ratio(self, vram_ratio: float) -> int:
-        """The whole number of activated blocks whose VRAM is closest to ``vram_ratio`` of all capacity."""
+        """The total of activated blocks whose :meth:`vram_ratio` is closest to the given one."""
         parameters = self.num_clients * psi_model_bytes(self.model, self.workload)
         free = vram_ratio * self.capacity_N_bytes.sum() - parameters
         return round(free / psi_block_bytes(self.model, self.workload))
 
     def select(self, clients: Sequence[int]) -> Fleet:
-        """The clients at these places, in this order."""
+        """The fleet of the clients with these indices, in this order."""
         return replace(
             self, names=tuple(self.names[n] for n in clients), capacity_N_bytes=self.capacity_N_bytes[list(clients)]
         )
 
     def matched(self, clients: Sequence[str]) -> Fleet:
-        """The fleet in the order of these clients, where it names them; itself where it names none of them.
+        """The fleet in the order of the clients that the rows name; unchanged if it has none of these names.
 
         Raises:
-            InvalidInputError: it names some of them, or others as well.
+            InvalidInputError: it has only some of the names, or other names too.
         """
         place = {name: index for index, name in enumerate(self.names)}
         if not place.keys() & {*clients}:
@@ -335,7 +340,7 @@ def _check_share(what: str, value: float) -> None:
         raise InvalidInputError(f"{what} is {value}; it must be between 0 and 1")
 
 
-# Reading a table of clients. An error is one sentence.
+# Reading a table of clients.
 
 _NVIDIA_SMI = "memory_total_mib"
 _NVIDIA_SMI_FAILED = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
@@ -350,8 +355,8 @@ def _content(source: str | os.PathLike[str]) -> bytes:
 
 
 def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Names and GiB."""
-    from zorba_core.tables import is_empty  # takes long to load
+    """Names and GiB of the clients in a table's rows."""
+    from zorba_core.tables import is_empty  # slow to load
 
     columns = [re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") for column in header]
     sizes = [column for column in columns if column in (*SIZE_COLUMNS, _NVIDIA_SMI)]
@@ -378,17 +383,17 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     repeated = {client for client, count in Counter(names).items() if count > 1}
     if repeated and not in_mib and not counted:
         raise InvalidInputError(
-            f"client {in_short(min(repeated, key=names.index))} is there twice; give each its own name"
+            f"client {in_short(min(repeated, key=names.index))} occurs twice; give each its own name"
         )
     place: Counter[str] = Counter()
-    for index, client in enumerate(names):  # cards of one kind on one machine
+    for index, client in enumerate(names):  # number cards of one kind, or several clients of one row
         place[client] += 1
         names[index] = f"{client} #{place[client]}" if client in repeated else client
     return tuple(names), np.array(gib_N)
 
 
 def _gib(label: str, cell: object, in_mib: bool) -> float:
-    """GiB of a cell, which ``nvidia-smi`` writes as ``24564 MiB``."""
+    """The GiB of a cell, or of a cell of ``nvidia-smi`` such as ``24564 MiB``."""
     try:
         value = float(str(cell).removesuffix("MiB")) / 1024 if in_mib else float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -404,7 +409,7 @@ def _gib(label: str, cell: object, in_mib: bool) -> float:
 
 
 def _count(label: str, cell: object) -> int:
-    """Clients of a row."""
+    """The number of clients of a row."""
     text = str(cell).strip().removesuffix(".0")
     if not text.isdecimal() or int(text) > MAX_CLIENTS:
         raise InvalidInputError(f"{label}: clients is {in_short(cell)}; it must be a whole number up to {MAX_CLIENTS}")

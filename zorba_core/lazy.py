@@ -1,4 +1,4 @@
-"""Public names of a package that load when they are first used, so that importing the package alone costs nothing."""
+"""Public names of a package that load at first use, so that importing the package is fast."""
 
 from __future__ import annotations
 

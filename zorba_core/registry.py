@@ -1,14 +1,13 @@
-"""Named parts that others may add to: solvers, methods, estimators, directions, tasks.
+"""Registries of named parts, to which other packages can add: solvers, methods, estimators, directions, tasks.
 
-A part is one object with a ``name`` and all that the command, the dashboard and the notebooks show of it. This package
-registers its own; a script adds one by :meth:`Registry.register`; an installed package adds its own through an entry
-point of the registry's group::
+A part is an object with a ``name`` and all facts that the command, the dashboard and the notebooks show about it. A
+script adds one with :meth:`Registry.register`, an installed package with an entry point of the registry's group::
 
     [project.entry-points."zorba.solvers"]
     dice = "my_package:dice"
 
-Entry points are loaded when the names are first listed, or one is asked for that is not this package's. One that cannot
-be loaded, or that names a part which exists, is one warning line on stderr that names it, and nothing else changes.
+Entry points are loaded when the names are first listed, or when a name is not one of this package's. If one cannot be
+loaded, or its part's name is taken, one line on stderr names it, and it is skipped.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ class Registry(Mapping[str, Part], Generic[Part]):
     """Parts by name, in the order of registration.
 
     Args:
-        what: one word for a part, as messages say it ("solver").
+        what: one word for a part in messages ("solver").
         group: entry points of this group are parts from installed packages.
         kind: the class of a part.
-        home: called once before the first reading, to register parts of this package that take long to make.
+        home: called once at first use, to register this package's parts; for parts that take long to make.
     """
 
     def __init__(self, what: str, group: str, kind: type[Part], home: Callable[[], None] | None = None) -> None:
@@ -43,7 +42,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
         """Add a part and return it.
 
         Raises:
-            InvalidInputError: not such a part, or its name is taken.
+            InvalidInputError: it is not of the registry's kind, or its name is taken.
         """
         self._read_own()
         if not isinstance(part, self.kind):
@@ -53,26 +52,26 @@ class Registry(Mapping[str, Part], Generic[Part]):
         return part
 
     def unregister(self, name: str) -> None:
-        """Take a part out again: for a script or a test that added it."""
+        """Remove a part that a script or a test added."""
         del self._parts[name]
 
     def get_part(self, name: str) -> Part:
         """The part of this name.
 
         Raises:
-            InvalidInputError: no such part; the message names those that there are.
+            InvalidInputError: no such part; the message lists all names.
         """
         if name not in self:
             raise InvalidInputError(f"unknown {self.what} {name!r}; choose one of {', '.join(self)}")
         return self[name]
 
     def meanings(self) -> dict[str, str]:
-        """What each part is, in its own line of help, by name: the choices of an option."""
+        """Each part's line of help, by name: the choices of an option."""
         return {name: part.help for name, part in self.items()}
 
     def __getitem__(self, name: str) -> Part:
         self._read_own()
-        if name not in self._parts:  # ours are read while modules load, when packages cannot be imported yet
+        if name not in self._parts:  # only then: this package's modules read parts while they load
             self._read_packages()
         return self._parts[name]
 
@@ -97,7 +96,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
         for entry in sorted(importlib.metadata.entry_points(group=self.group), key=lambda entry: entry.name):
             try:
                 self.register(entry.load())
-            except (Exception, SystemExit) as error:  # whatever somebody else's package does while it is imported
+            except (Exception, SystemExit) as error:  # importing another package can fail in any way
                 reason = " ".join(str(error).split()) or type(error).__name__
                 package = f" of {entry.dist.name}" if entry.dist else ""
                 logging.getLogger("zorba").warning(
@@ -106,12 +105,12 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
 
 def imported(code: Any) -> Any:
-    """What a part's ``"module:name"`` names, imported now; anything but a string is returned as it is.
+    """The object that a string ``"module:name"`` refers to; anything but a string is returned unchanged.
 
-    A part that names its function this way can be listed without importing what the function needs.
+    A part that refers to its function this way can be listed without importing the function's module.
 
     Raises:
-        InvalidInputError: there is nothing of that name, or its module cannot be imported.
+        InvalidInputError: there is no such object, or its module cannot be imported.
     """
     try:
         return pkgutil.resolve_name(code) if isinstance(code, str) else code

@@ -1,8 +1,7 @@
-"""Tables as users have them: CSV, TSV, JSON lines, JSON, Parquet, Excel, or a folder that ``datasets`` saved.
+"""Read and write tables: CSV, TSV, JSON lines, JSON, Parquet, Excel, or a folder that ``datasets`` saved.
 
-A table's index says where each row stands: the line of a text file, as an editor counts, or the row's number. Cells of
-CSV are read as text by Python's ``csv``: pandas would take "NA" and "007" for a missing value and a number, and fill up
-rows that are too short.
+The index of a table is the line of each row in a text file, or the row's number. CSV is read by Python's ``csv``, all
+cells as text: pandas would read "NA" as a missing value and "007" as a number, and fill rows that are too short.
 """
 
 from __future__ import annotations
@@ -28,22 +27,20 @@ from zorba_core.errors import InvalidInputError, MissingDataError, first_line, i
 from zorba_core.files import atomic_path, check_target
 
 _SEPARATORS = (",", ";", "\t", "|")
-_MOST_BYTES = 2**30  # a text file takes about four times its size while it is read
-_MANY_WORDS = 4  # a header's names have fewer
-csv.field_size_limit(2**30)  # the default refuses a text of 131,073 characters
+_MOST_BYTES = 2**30  # reading a text file takes about four times its size in memory
+_MANY_WORDS = 4  # in a cell that is no name of a column
+csv.field_size_limit(2**30)  # the default refuses texts of more than 131,072 characters
 
 
 def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.DataFrame:
-    """All columns of a file, or of a folder that ``Dataset.save_to_disk`` wrote. A file that did not change is read
-    once.
+    """All columns of a file, or of a folder that ``Dataset.save_to_disk`` wrote. An unchanged file is read once.
 
-    ``attrs["names"]`` has the names of whole-number labels, by column, where the file itself says them, and
-    ``attrs["separator"]`` that of a CSV.
+    If the file has names for the numbers of its labels, ``attrs["names"]`` has them by column; ``attrs["separator"]``
+    is the separator of a CSV.
 
     Raises:
         MissingDataError: no such file.
-        InvalidInputError: of an unknown kind, not of its encoding, or a row that does not fit the others, with file and
-            line.
+        InvalidInputError: unknown kind of file, wrong encoding, or an invalid row; names file and line.
     """
     path = Path(path)
     if path.is_dir():
@@ -54,17 +51,14 @@ def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.Data
     status = path.stat()
     if status.st_size > _MOST_BYTES:
         raise InvalidInputError(
-            f"{path}: {status.st_size / 2**30:.1f} GiB, and at most {_MOST_BYTES / 2**30:g} GiB is read of one file; "
-            "train on a part of its rows, or save it as Parquet with the needed columns alone"
+            f"{path}: it has {status.st_size / 2**30:.1f} GiB and a file may have {_MOST_BYTES / 2**30:g} GiB; train "
+            "on a part of its rows, or save only the needed columns as Parquet"
         )
-    frame = _read_once(path, encoding, (status.st_mtime_ns, status.st_size))
-    copy = frame.copy()
-    copy.attrs = dict(frame.attrs)
-    return copy
+    return _read_once(path, encoding, (status.st_mtime_ns, status.st_size)).copy()
 
 
 def table_of(content: bytes, name: str, kind: str, encoding: str = "utf-8") -> pd.DataFrame:
-    """As :func:`read_table`, of a file's content; ``name`` is for messages, ``kind`` an ending such as ``.csv``."""
+    """As :func:`read_table`, from a file's content; ``name`` is for messages, ``kind`` an ending such as ``.csv``."""
     return _READERS[kind](Path(name), content, encoding)
 
 
@@ -80,7 +74,7 @@ def _check_kind(path: Path) -> None:
 
 
 def is_empty(value: Any) -> bool:
-    """Does a cell say nothing: empty, blanks, missing, or a NaN, which some programs write as a word?"""
+    """Whether a cell is empty: no text, only spaces, missing, or NaN, also written as a word."""
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
@@ -92,17 +86,16 @@ def plain_values(column: pd.Series) -> list[Any]:
 
 
 def place(path: str | os.PathLike[str], index: Any) -> str:
-    """``"tickets.csv, line 7"``: where a row of :func:`read_table` stands."""
+    """``"tickets.csv, line 7"``: the place of a row of :func:`read_table`."""
     of_lines = Path(path).suffix.lower() not in (".parquet", ".xlsx", "")
     return f"{Path(path).name}, {'line' if of_lines else 'row'} {index}"
 
 
 def text_of_file(path: Path, encoding: str = "utf-8") -> str:
-    """A text file's content, in UTF-8 or else in ``encoding``; a byte order mark, as Notepad and PowerShell write it,
-    is no part of it.
+    """A text file's content, decoded as UTF-8 or else by ``encoding``, without a byte order mark.
 
     Raises:
-        InvalidInputError: it is of another encoding, with the line; empty, or a binary file.
+        InvalidInputError: it has another encoding (names the line), is empty, or is a binary file.
     """
     return _text_of(path, path.read_bytes(), encoding)
 
@@ -123,7 +116,7 @@ def _text_of(path: Path, content: bytes, encoding: str) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise InvalidInputError(
             f"{path.name}, line {line}: byte 0x{content[error.start]:02X} is not {encoding.upper()} text; save it as "
-            'UTF-8; rows to train on may name their encoding in a task file (encoding = "cp1252" under [rows])'
+            'UTF-8, or give the encoding of training rows in a task file (encoding = "cp1252" under [rows])'
         ) from None
     if not text.strip():
         raise InvalidInputError(f"{path}: the file is empty")
@@ -146,15 +139,15 @@ def _read_csv(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
     (line, header), *rows = records
     if len(header) == 1 < len(rows[0][1]):
         raise InvalidInputError(
-            f"{path.name}, line {line}: 1 cell and line {rows[0][0]} has {len(rows[0][1])}; if line {line} is a title "
-            "above the header, remove it"
+            f"{path.name}, line {line}: it has 1 cell and line {rows[0][0]} has {len(rows[0][1])}; if line {line} is a "
+            "title above the header, remove it"
         )
     for line, cells in rows:
         if len(cells) != len(header):
             raise InvalidInputError(
                 f"{path.name}, line {line}: {len(cells)} cell{'s' if len(cells) > 1 else ''} and the header has "
-                f"{len(header)}; put a text that holds the separator or a line break in double quotes, and write a "
-                "number with a decimal point"
+                f"{len(header)}; put a text with the separator or a line break in double quotes, and write numbers "
+                "with a decimal point"
             )
     frame = _frame(path, header, zip(*(cells for _, cells in rows), strict=True), [line for line, _ in rows])
     _check_header(path, frame)
@@ -163,7 +156,7 @@ def _read_csv(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
 
 
 def _separator_of(text: str) -> str:
-    """Whichever of comma, semicolon, tab and bar makes most columns of the first record; the first of equals."""
+    """The separator (comma, semicolon, tab or bar) that gives most columns in the first record."""
 
     def columns(separator: str) -> int:
         records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
@@ -173,8 +166,14 @@ def _separator_of(text: str) -> str:
 
 
 def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """Every record that is not empty, with the line on which it begins. In a TSV of many programs quotes are plain
-    characters: there each line has as many cells as the header, and quotes would join some of the lines."""
+    """All records that are not empty, each with the line on which it begins.
+
+    Many programs write quotes in a TSV as plain characters. If reading them as quotes fails or joins lines, and all
+    lines have the same number of cells, they are read as plain characters.
+
+    Raises:
+        InvalidInputError: not CSV; names the line.
+    """
     records, line, problem = [], 1, None
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
     try:
@@ -182,7 +181,7 @@ def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]
             records += [(line, cells)] if cells else []
             line = reader.line_num + 1
     except csv.Error as error:
-        problem = "a quote is opened and not closed" if "end of data" in str(error) else str(error)
+        problem = "a quote is not closed" if "end of data" in str(error) else str(error)
     if separator == "\t":
         lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
         plain = [(number, cells.split("\t")) for number, cells in lines if cells]
@@ -194,8 +193,8 @@ def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]
 
 
 def _check_header(path: Path, frame: pd.DataFrame) -> None:
-    """Refuse a first line that is a row: one of its cells is also a value of its column, and it holds a number or a
-    sentence."""
+    """Refuse a file without header: a cell of its first line is also a value of its column, and is a number, or a cell
+    of the line is a sentence."""
     repeated = [name for name in frame if name in set(frame[name].str.strip())]
     numbers = [name for name in repeated if name.replace(".", "").isdigit()]
     sentences = [name for name in frame if len(name.split()) >= _MANY_WORDS]
@@ -225,19 +224,19 @@ def _read_json(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
         value = json.loads(_text_of(path, content, encoding))
     except json.JSONDecodeError as error:
         raise InvalidInputError(
-            f"{path.name}, line {error.lineno}: not JSON; one object a line belongs in a .jsonl file"
+            f"{path.name}, line {error.lineno}: not JSON; if each line is an object, name the file .jsonl"
         ) from None
     if not isinstance(value, list):
-        raise InvalidInputError(f"{path.name}: a {type(value).__name__} where a list of objects belongs")
+        raise InvalidInputError(f"{path.name}: it has a {type(value).__name__} in place of a list of objects")
     return _of_objects(path, list(enumerate(value, start=1)))
 
 
 def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
-    """A column for each field of any object; None where an object does not have it."""
+    """A column for each field of any object; None if an object does not have the field."""
     for number, value in objects:
         if not isinstance(value, dict):
             where = place(path, number)
-            raise InvalidInputError(f"{where}: a {type(value).__name__} where an object such as {{...}} belongs")
+            raise InvalidInputError(f"{where}: a {type(value).__name__} in place of an object such as {{...}}")
     names = list(dict.fromkeys(name for _, value in objects for name in value))
     return _frame(path, names, [[value.get(name) for _, value in objects] for name in names], [n for n, _ in objects])
 
@@ -251,8 +250,8 @@ def _read_parquet(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
 
 
 def _read_arrow_folder(folder: Path) -> pd.DataFrame:
-    """A ``Dataset``, or the training split of a ``DatasetDict``. ``state.json`` names its files: others, which ``map``
-    leaves beside them, are no rows."""
+    """A ``Dataset``, or the training split of a ``DatasetDict``. Only the files in ``state.json`` are rows: ``map``
+    leaves other files in the folder."""
     if (folder / "dataset_dict.json").is_file():
         return _read_arrow_folder(folder / "train")
     try:
@@ -278,13 +277,13 @@ def _values(path: Path, name: str, column: pyarrow.ChunkedArray) -> list[Any]:
     try:
         return column.to_pylist()
     except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
-        if pyarrow.types.is_temporal(column.type):  # a year or a zone that Python does not have; no task reads times
+        if pyarrow.types.is_temporal(column.type):  # a date outside Python's range; no task reads dates
             return [None] * len(column)
         raise InvalidInputError(f"{path}: column {name} cannot be read: {first_line(error)}") from None
 
 
 def _read_excel(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
-    """The first sheet; a row's number is Excel's."""
+    """The first sheet; rows have Excel's numbers."""
     try:
         cells = pd.read_excel(io.BytesIO(content), header=None, dtype=object, keep_default_na=False, na_values=[""])
     except ImportError:
@@ -321,10 +320,10 @@ KINDS = tuple(_READERS)
 
 
 def check_output(target: str | os.PathLike[str]) -> None:
-    """Refuse a target before anything is computed.
+    """Refuse an output file before anything is computed.
 
     Raises:
-        InvalidInputError: a file that exists, of an unknown kind, or in a folder that does not exist.
+        InvalidInputError: it exists, its kind is unknown, or its folder does not exist.
     """
     target = Path(target)
     _check_kind(target)
@@ -336,7 +335,7 @@ def check_output(target: str | os.PathLike[str]) -> None:
 
 
 def write_table(frame: pd.DataFrame, target: str | os.PathLike[str]) -> None:
-    """Write a table that :func:`read_table` read, with further columns, in the target's format."""
+    """Write a table in the target's format. ``attrs["separator"]`` of :func:`read_table` is used again."""
     with atomic_path(target) as path:
         kind = path.suffix.lower()
         if kind == ".parquet":

@@ -1,8 +1,8 @@
-"""The paper's VRAM model (psi, section II-B), the models it is used with, and budgets of whole blocks.
+"""The paper's VRAM model (psi, section II-B), presets of models, and budgets of whole blocks.
 
-A client that activates k blocks holds ``psi_md + k * psi_block`` bytes. The term 3KBLH in psi_block multiplies Q, K and
-V by the number of heads, which over-counts what a forward pass holds. It is used as printed because it reproduces the
-paper's Table II. This is the only module with 2**30.
+A client that activates k blocks needs ``psi_md + k * psi_block`` bytes. The term 3KBLH in psi_block multiplies Q, K and
+V by the number of heads, more than a forward pass stores. It is used as printed because it reproduces the paper's
+Table II. Only this module contains 2**30.
 
 Only :func:`spec_from_config` loads torch: it builds a model without weights to count its parameters.
 
@@ -34,13 +34,13 @@ MAX_VRAM_GIB = 1e9  # of one client
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 _MAX_SIZE = 10**9
-# A capacity such as "parameters plus exactly one block" must afford that block: dividing floats may give 0.999...
-# The slack is far below one block in a million and far above float64's rounding.
+# A capacity of exactly the parameters and one block must afford that block, but division of floats may give 0.999...
+# The slack is far above float64's rounding and too small to add a block.
 _WHOLE_BLOCK_SLACK = 1e-9
 
 
 class Workload(Checked):
-    """What one forward pass processes: B sequences of L tokens in ``dtype``."""
+    """The input of one forward pass: B sequences of L tokens, computed in ``dtype``."""
 
     batch_size: int = Field(8, ge=1, le=_MAX_SIZE)
     """Sequences of a batch, B."""
@@ -59,10 +59,10 @@ PAPER_WORKLOAD = Workload()  # of AG-News and SST-2; SNLI has L = 256
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A decoder of ``num_blocks`` equal transformer blocks: what psi needs to know of a language model.
+    """The sizes of a language model that psi needs: a decoder of ``num_blocks`` equal transformer blocks.
 
-    For OPT-125M and OPT-1.3B the presets have the rounded d that the paper's Table II implies (125.1e6 and 1.3e9), so
-    that its cells come out; a model from a config has the exact count.
+    The presets of OPT-125M and OPT-1.3B have the rounded d of the paper's Table II (125.1e6 and 1.3e9), which
+    reproduces its cells; a model from a config has the exact count.
     """
 
     name: str
@@ -87,7 +87,7 @@ PRESETS: Mapping[str, ModelSpec] = {
 
 
 def psi_model_bytes(model: ModelSpec, workload: Workload) -> int:
-    """psi_md: bytes of the model's parameters, which every client holds."""
+    """psi_md: bytes of the model's parameters, on every client."""
     return model.num_parameters * workload.bytes_per_number
 
 
@@ -98,14 +98,14 @@ def psi_block_bytes(model: ModelSpec, workload: Workload) -> int:
 
 
 def psi_client_bytes(model: ModelSpec, workload: Workload, blocks_N: ArrayLike) -> NDArray[np.float64]:
-    """psi_tot,n = psi_act,n + psi_md with psi_act,n = psi_block * (blocks that client n activates), in bytes, (N,)."""
+    """psi_tot,n = psi_act,n + psi_md with psi_act,n = psi_block * (activated blocks of client n), in bytes, (N,)."""
     blocks = np.asarray(blocks_N, dtype=np.float64)
     return psi_model_bytes(model, workload) + psi_block_bytes(model, workload) * blocks
 
 
 def psi_total_bytes(model: ModelSpec, workload: Workload, num_clients: int, blocks: int, copies: int = 1) -> int:
-    """sum_n psi_tot,n, a cell of Table II: ``copies`` of the parameters on each client (2 where gradients are stored as
-    well) and ``blocks`` activated blocks over all clients.
+    """sum_n psi_tot,n, a cell of Table II: ``copies`` of the parameters on each client (2 if it stores gradients) and
+    ``blocks`` activated blocks over all clients.
 
     Raises:
         InvalidInputError: a number of clients out of range.
@@ -115,7 +115,8 @@ def psi_total_bytes(model: ModelSpec, workload: Workload, num_clients: int, bloc
 
 
 def check_clients(num_clients: int) -> None:
-    """
+    """Refuse a number of clients out of range.
+
     Raises:
         InvalidInputError: fewer than one client, or more than :data:`MAX_CLIENTS`.
     """
@@ -126,11 +127,11 @@ def check_clients(num_clients: int) -> None:
 def affordable_blocks(
     capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload, reserve_N_bytes: ArrayLike = 0.0
 ) -> NDArray[np.int64]:
-    """floor((psi_max,n - psi_md - epsilon_n) / psi_block): whole blocks client n can hold, negative when not even the
-    parameters fit. Broadcasts, so a reserve of shape (E, N) gives E budget vectors at once.
+    """floor((psi_max,n - psi_md - epsilon_n) / psi_block): whole blocks that client n can hold; negative if the
+    parameters do not fit. Broadcasts: a reserve of shape (E, N) gives E budget vectors.
 
     Raises:
-        InvalidInputError: a capacity or reserve that is not finite or is negative, naming the client.
+        InvalidInputError: a capacity or reserve is negative or not finite; names the client.
     """
     capacity, reserve = np.asarray(capacity_N_bytes, np.float64), np.asarray(reserve_N_bytes, np.float64)
     for what, values in (("capacity", capacity), ("reserve", reserve)):
@@ -148,13 +149,13 @@ def affordable_blocks(
 def whole_block_budgets(
     capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload, names: Sequence[str] | None = None
 ) -> NDArray[np.int64]:
-    """lambda_n*: whole blocks in 1..M that client n may activate. Errors call the clients by ``names``.
+    """lambda_n*: whole blocks in 1..M that client n may activate. ``names`` are the clients' names for errors.
 
-    The paper divides without rounding; the fractions then inflate gamma* beyond what any matrix attains, so budgets
-    are floored before anything is computed from them.
+    The paper does not round. Fractions of blocks give a gamma* that no matrix attains, so budgets are rounded down
+    first.
 
     Raises:
-        InfeasibleError: clients that cannot hold the model and one block, by index.
+        InfeasibleError: a client cannot hold the model and one block; has the indices of all such clients.
     """
     blocks = affordable_blocks(capacity_N_bytes, model, workload)
     clients = np.flatnonzero(blocks < 1).tolist()
@@ -200,8 +201,8 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
 
 
 def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) -> ModelSpec:
-    """M, H, K, alpha and d of any causal language model of ``transformers``, from its config alone: the model is built
-    on the ``meta`` device, which holds no weights, and counted.
+    """M, H, K, alpha and d of any causal language model of ``transformers``, from its config: the model is built on the
+    ``meta`` device, without weights, and its parameters are counted.
 
     Raises:
         InvalidInputError: ``transformers`` cannot build a causal language model from the config.
@@ -214,15 +215,16 @@ def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) ->
             config = AutoConfig.for_model(**config)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-    except Exception as error:  # a config from outside can be wrong in any way, and families fail in their own
+    except Exception as error:  # a config from outside can be wrong in any way
         raise InvalidInputError(
-            f"model {name!r}: transformers builds no causal language model from its config ({first_line(error)[:200]})"
+            f"model {name!r}: transformers cannot build a causal language model from its config "
+            f"({first_line(error)[:200]})"
         ) from None
     return spec_of_model(model, name)
 
 
 def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
-    """M, H, K, alpha and d of a loaded model. Tied weights count once."""
+    """M, H, K, alpha and d of a loaded model. Tied weights are counted once."""
     sizes = model.config.get_text_config()
     widths = (getattr(sizes, field, None) for field in ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"))
     ffn = next((width for width in widths if width), 4 * sizes.hidden_size)

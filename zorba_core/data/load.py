@@ -54,9 +54,7 @@ def load(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
         frame = _made(task, split)
     else:
         frame = _published(task, split, data_folder())
-    copy = frame.copy()
-    copy.attrs = dict(frame.attrs)
-    return copy
+    return frame.copy()  # attrs are copied too
 
 
 def missing(task: Task) -> str:
