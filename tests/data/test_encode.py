@@ -322,7 +322,7 @@ def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(spaced, t
     blocks = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), re.S)
     names: dict = {}
     exec("".join(blocks), names)
-    answer = run.predict("The text to judge")
+    answer = run.predict("The text to classify")
     label_of = dict(zip(run.config["label_words"], ("late box", "lost card"), strict=True))
     overrides = capsys.readouterr().out.strip().splitlines()[-1]  # a word, or where scores are compared a label
     assert label_of.get(overrides, overrides) == answer["prediction"][0]

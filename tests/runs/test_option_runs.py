@@ -63,7 +63,7 @@ def test_options_of_ones_own_rows_are_trained_used_judged_and_exported(folder, t
         force=True,
     )
     assert run.environment["data"]["metric"] == "accuracy"
-    asked = {"remark": "The text to judge", "first": "the first option", "second": "the second option"}
+    asked = {"remark": "The text to classify", "first": "the first option", "second": "the second option"}
     answer = run.predict([asked])
     assert answer["prediction"][0] in ("one", "two")
     scored = run.evaluate(str(folder / "test.csv"))

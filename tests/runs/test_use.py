@@ -157,7 +157,7 @@ def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported, monkeyp
     (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
     assert len(code.splitlines()) == 3
     exec(code, {})
-    prediction = whole.predict("The text to judge")["prediction"][0]
+    prediction = whole.predict("The text to classify")["prediction"][0]
     word = dict(zip(("negative", "positive"), whole.config["label_words"], strict=True))[prediction]
     assert capsys.readouterr().out.strip() == word
 
@@ -175,7 +175,7 @@ def test_the_cards_lines_take_the_models_preference_out_as_the_run_does(tiny_opt
         assert len(code.splitlines()) == 3
         assert "sequence_bias" in code
         exec(code, {})
-        chosen = run.predict("The text to judge")["prediction"][0]
+        chosen = run.predict("The text to classify")["prediction"][0]
         assert capsys.readouterr().out.strip() == dict(zip(("negative", "positive"), words, strict=True))[chosen]
 
 
@@ -197,7 +197,7 @@ def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_fo
     (code,) = re.findall(r"```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.S)
     names: dict = {}
     exec(code, names)
-    answer = run.predict("The text to judge")
+    answer = run.predict("The text to classify")
     assert capsys.readouterr().out.strip() == answer["prediction"][0]
     scores = torch.tensor(list(names["scores"].values()))
     assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)

@@ -336,8 +336,8 @@ def label_numbers(task: Task, rows: TableRows, frame: pd.DataFrame) -> np.ndarra
     if not number_of.keys() & {*texts} and all(text.isdigit() for text in texts):
         if rows.label_values:
             raise InvalidInputError(
-                f"{frame[PLACE].iloc[0]}: labels are numbers and {known}; write the names, or say which number is "
-                "which label: label_values = [...] under [rows] of a task file, in the order of label_names"
+                f"{frame[PLACE].iloc[0]}: labels are numbers and {known}; write the names, or list the "
+                "numbers in the order of label_names: label_values = [...] under [rows] of a task file"
             )
         number_of = {str(number): number for number in range(task.num_classes)}
     unknown = [text for text in texts if text not in number_of]

@@ -100,7 +100,7 @@ def _unshare(blocks: Iterable[nn.Module]) -> None:
             parameter.data = parameter.data.clone()
 
 
-_EXAMPLE, _QUESTION = "The text to judge", "The text to answer"
+_EXAMPLE, _QUESTION = "The text to classify", "The text to answer"
 _NEW_TOKENS = 32
 _OPTIONS = {"first": "the first option", "second": "the second option"}
 
@@ -131,12 +131,6 @@ def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> s
     return "\n\n".join(sections) + "\n"
 
 
-def example_prompt(task: Task) -> str:
-    """The task's prompt around a made-up text."""
-    text = _QUESTION if task.kind == "text" else _EXAMPLE
-    return FIELD.sub(lambda match: text, task.prompt)
-
-
 def _front(run: RunFolder) -> str:
     """The YAML header, which hubs read."""
     lines = ["library_name: transformers", "pipeline_tag: text-generation"]
@@ -149,7 +143,8 @@ def _front(run: RunFolder) -> str:
 
 def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
     task = tuned.run.task
-    prompt = example_prompt(task)
+    text = _QUESTION if task.kind == "text" else _EXAMPLE
+    prompt = FIELD.sub(lambda match: text, task.prompt)
     load = [f"answer = pipeline('text-generation', model={folder_name!r})"]
     if adapter:  # pipeline() would load the base model by the name in the adapters' config
         load = [

@@ -64,8 +64,8 @@ def default_model(own_rows: bool, notice: Callable[[str], None] = lambda line: N
     if not own_rows or REAL_MODEL in bundled_models():
         return REAL_MODEL if own_rows else DEFAULT_MODEL
     notice(
-        f"the model is {DEFAULT_MODEL}, which knows only reviews, news and inference; a real one learns other tasks: "
-        f"zorba get-model {REAL_MODEL}"
+        f"the model is {DEFAULT_MODEL}, which was trained only on reviews, news and inference; a real one learns other "
+        f"tasks: zorba get-model {REAL_MODEL}"
     )
     return DEFAULT_MODEL
 
@@ -156,7 +156,7 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
     # transformers would print a table of missing and unused tensors; here one line reports them.
-    with _filtered(logging.getLogger("transformers.modeling_utils"), lambda record: False):
+    with _silenced(logging.getLogger("transformers.modeling_utils")):
         model, report = AutoModelForCausalLM.from_pretrained(
             source,
             use_safetensors=True,
@@ -173,7 +173,7 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
     missing = sorted(name for name in report["missing_keys"] if name in parameters)
     unused = sorted(report["unexpected_keys"])
     if missing:
-        raise ValueError(_missing(missing, unused))
+        raise ValueError(f"{len(missing)} of its parameters are missing in its files, the first is {missing[0]}")
     for name, in_files, in_model in sorted(report["mismatched_keys"]):
         raise ValueError(f"{name} has the shape {tuple(in_files)} and its config asks for {tuple(in_model)}")
     for name, parameter in parameters.items():
@@ -188,13 +188,6 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
             "check that config.json belongs to these files", source, len(unused), in_short(unused[0])
         )  # fmt: skip
     return model
-
-
-def _missing(names: list[str], unused: list[str]) -> str:
-    for wrapper, prefix in (("torch.compile", "_orig_mod."), ("DistributedDataParallel", "module.")):
-        if unused and all(name.startswith(prefix) for name in unused):
-            return f"the names in its files begin with {prefix}, added by {wrapper}: save the model inside it"
-    return f"{len(names)} of its parameters are missing in its files, the first is {names[0]}"
 
 
 def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., Any]) -> Any:
@@ -232,29 +225,17 @@ def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., A
 
 
 @contextlib.contextmanager
-def warned_when_accepted() -> Iterator[None]:
-    """Context manager: emit warnings about a model only after its block has passed, so that a refused model has one
-    line of output, its error."""
-    later: list[logging.LogRecord] = []
+def _silenced(logger: logging.Logger) -> Iterator[None]:
+    """Context manager: drop the records of ``logger``."""
 
-    def keep(record: logging.LogRecord) -> bool:
-        later.append(record)
+    def drop(record: logging.LogRecord) -> bool:
         return False
 
-    logger = logging.getLogger("zorba")
-    with _filtered(logger, keep):
-        yield
-    for record in later:
-        logger.handle(record)
-
-
-@contextlib.contextmanager
-def _filtered(logger: logging.Logger, wanted: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
-    logger.addFilter(wanted)
+    logger.addFilter(drop)
     try:
         yield
     finally:
-        logger.removeFilter(wanted)
+        logger.removeFilter(drop)
 
 
 @contextlib.contextmanager

@@ -219,25 +219,14 @@ def _has_derivative(exact_NQ: np.ndarray) -> bool:
 
 
 def _perturbation_check(lost: float, mu_cure: str, settings: Settings) -> Check:
-    return Check(
-        "perturbation",
-        lost,
-        MOST_LOST,
-        lost <= MOST_LOST,
-        f"rounding to the weights' float32 removes {lost:.0%} of mu v",
-        _longer(settings, mu_cure),
-    )
+    finding = f"rounding to the weights' float32 removes {lost:.0%} of mu v"
+    return _at_most("perturbation", lost, MOST_LOST, finding, _longer(settings, mu_cure))
 
 
 def _product_check(error: float, settings: Settings) -> Check:
-    return Check(
-        "products",
-        error,
-        MOST_SCALAR_ERROR,
-        error <= MOST_SCALAR_ERROR,
-        f"with products in {settings.precision} the scalars differ by {error:.1%} from those of highest precision",
-        "precision highest" if ESTIMATORS[settings.estimator].exact else "precision highest, or a larger mu",
-    )
+    finding = f"with products in {settings.precision} the scalars differ by {error:.1%} from those of highest precision"
+    cure = "precision highest" if ESTIMATORS[settings.estimator].exact else "precision highest, or a larger mu"
+    return _at_most("products", error, MOST_SCALAR_ERROR, finding, cure)
 
 
 def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Settings) -> Check:
@@ -246,14 +235,7 @@ def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Se
         finding = f"finite differences at mu {settings.mu:g} are not finite"
     if not _has_derivative(exact_NQ):
         finding = "the loss has no finite derivative other than zero along the blocks that the probed clients activate"
-    return Check(
-        "scalars",
-        error,
-        MOST_SCALAR_ERROR,
-        error <= MOST_SCALAR_ERROR,
-        finding,
-        _longer(settings, mu_cure),
-    )
+    return _at_most("scalars", error, MOST_SCALAR_ERROR, finding, _longer(settings, mu_cure))
 
 
 def _of_gradient(network: Blocks, batches_N: list[Rows], settings: Settings) -> Preflight:
@@ -295,33 +277,22 @@ def _step_checks(
     share_lost = (lost / step_square) ** 0.5 if 0 < step_square < np.inf else 1.0
     horizon = max(settings.rounds, _HORIZON)
     progress = horizon * lr * rho_square
+    lost_finding = f"rounding to the weights' float32 removes {share_lost:.0%} of a round's step"
+    stride_finding = f"a round moves the weights by {stride:.3g} times their own length"
+    progress_finding = f"{horizon} rounds would lower the loss by {progress:.2g} nats at best"
     faster = _longer(settings, "a larger lr (--lr auto finds one)")
+    slower = f"an lr below {0.1 * lr / stride:.1g} (--lr auto finds one)" if stride else ""
+    progresses = progress >= LEAST_PROGRESS_NATS
     return [
-        Check(
-            "update",
-            share_lost,
-            MOST_LOST,
-            share_lost <= MOST_LOST,
-            f"rounding to the weights' float32 removes {share_lost:.0%} of a round's step",
-            faster,
-        ),
-        Check(
-            "stride",
-            stride,
-            MOST_STRIDE,
-            stride <= MOST_STRIDE,
-            f"a round moves the weights by {stride:.3g} times their own length",
-            f"an lr below {0.1 * settings.lr / stride:.1g} (--lr auto finds one)" if stride else "",
-        ),
-        Check(
-            "progress",
-            progress,
-            LEAST_PROGRESS_NATS,
-            progress >= LEAST_PROGRESS_NATS,
-            f"{horizon} rounds would lower the loss by {progress:.2g} nats at best",
-            faster,
-        ),
+        _at_most("update", share_lost, MOST_LOST, lost_finding, faster),
+        _at_most("stride", stride, MOST_STRIDE, stride_finding, slower),
+        Check("progress", progress, LEAST_PROGRESS_NATS, progresses, progress_finding, faster),
     ]
+
+
+def _at_most(name: str, measured: float, limit: float, finding: str, cure: str) -> Check:
+    """A check that passes up to ``limit``, and fails on NaN."""
+    return Check(name, measured, limit, measured <= limit, finding, cure)
 
 
 def _longer(settings: Settings, otherwise: str) -> str:

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import functools
 import importlib.metadata
+import itertools
 import os
 import platform
 import re
@@ -46,7 +47,6 @@ from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, sp
 if TYPE_CHECKING:
     from zorba_core.runs.rate import Rate
 
-_MOST_REPEATS = 10_000
 _CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -140,7 +140,7 @@ def new_folder(
     runs_folder, name = Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}"
     try:
         runs_folder.mkdir(parents=True, exist_ok=True)
-        for attempt in range(1, _MOST_REPEATS):
+        for attempt in itertools.count(1):
             path = runs_folder / (name if attempt == 1 else f"{name}-{attempt}")
             try:
                 path.mkdir(mode=0o700 if private else 0o777)
@@ -150,7 +150,6 @@ def new_folder(
             return path
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         raise InvalidInputError(f"runs folder {str(runs_folder)!r} cannot be used: {error.strerror}") from None
-    raise InvalidInputError(f"{runs_folder / name}: already {_MOST_REPEATS} runs of this name and config; remove some")
 
 
 def complete(

@@ -33,7 +33,6 @@ from zorba_core.files import atomic_path
 from zorba_core.runs.folder import Notice, RunFolder, finished_folder, read_folder
 from zorba_core.runs.load import open_network, use_threads
 from zorba_core.runs.log import LOG
-from zorba_core.runs.models import warned_when_accepted
 
 WEIGHTS = "weights.safetensors"
 
@@ -156,14 +155,13 @@ def open_base(
         InvalidInputError, MissingDataError: it is missing, or its fingerprint differs from that in the run's config.
     """
     source = run.config["model"] if model is None else model
-    with warned_when_accepted():
-        network, tokenizer = open_network(source, settings)
-        actual, expected = network.weights_sha256(), run.environment["base_weights_sha256"]
-        if actual != expected:
-            raise InvalidInputError(
-                f"{os.fspath(source)} is not the base model of {run.path}: its weights have the fingerprint "
-                f"{actual[:16]}, the run's base had {expected[:16]}; give the right model with --model"
-            )
+    network, tokenizer = open_network(source, settings)
+    actual, expected = network.weights_sha256(), run.environment["base_weights_sha256"]
+    if actual != expected:
+        raise InvalidInputError(
+            f"{os.fspath(source)} is not the base model of {run.path}: its weights have the fingerprint "
+            f"{actual[:16]}, the run's base had {expected[:16]}; give the right model with --model"
+        )
     return network, tokenizer
 
 
