@@ -43,7 +43,7 @@ class MissingDataError(ZorbaError):
 
 
 class RunError(ZorbaError):
-    """A run started and failed."""
+    """A run failed after its start."""
 
     exit_status = 1
 

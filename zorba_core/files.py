@@ -171,16 +171,19 @@ def _umask() -> int:
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
+    """Write UTF-8 text, whole or not at all."""
     with atomic_path(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_bytes(target: str | os.PathLike[str], content: bytes) -> None:
+    """Write bytes, whole or not at all."""
     with atomic_path(target) as temporary:
         temporary.write_bytes(content)
 
 
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
+    """Write a value as indented JSON, whole or not at all; see :func:`to_json`."""
     write_text(target, to_json(value, indent=2) + "\n")
 
 
@@ -194,6 +197,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def write_parquet(target: str | os.PathLike[str], table: pa.Table) -> None:
+    """Write a table as Parquet, whole or not at all."""
     import pyarrow.parquet as pq
 
     with atomic_path(target) as temporary:

@@ -257,6 +257,7 @@ class Fleet:
 
     @property
     def capacity_N_gib(self) -> NDArray[np.float64]:
+        """psi_max,n in GiB."""
         return self.capacity_N_bytes / GIB
 
     @cached_property

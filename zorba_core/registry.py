@@ -47,7 +47,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
         self._read_own()
         if not isinstance(part, self.kind):
             raise InvalidInputError(f"this is no {self.what}: {type(part).__name__} is not a {self.kind.__name__}")
-        if self._parts.setdefault(part.name, part) is not part:  # a decorator and an entry point may name one object
+        if self._parts.setdefault(part.name, part) is not part:  # decorator and entry point may name one object
             raise InvalidInputError(f"there is a {self.what} {part.name!r} already; give yours another name")
         return part
 

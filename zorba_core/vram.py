@@ -51,6 +51,7 @@ class Workload(Checked):
 
     @property
     def bytes_per_number(self) -> int:
+        """Bytes of one number in ``dtype``."""
         return DTYPE_BYTES[self.dtype]
 
 

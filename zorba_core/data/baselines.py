@@ -9,7 +9,7 @@ import pandas as pd
 
 from zorba_core.data.task import Task
 
-_MOST_ROWS = 20_000  # to fit on
+_MOST_ROWS = 20_000  # for fitting the classifier
 _NAMES = {"naive_bayes": "naive Bayes", "majority": "always the commonest label"}
 
 

@@ -21,13 +21,13 @@ from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_MEASURED = 2_000  # rows, for lengths
+_MEASURED = 2_000  # rows whose lengths are measured
 _STEP = 8  # an advised seq_len is a multiple of it
 
 
 def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
-    """Columns, labels, an example prompt, lengths in tokens, simple baselines, and ``advice``: a sentence for each
-    improvement.
+    """Describe a task: columns, labels, an example prompt, lengths in tokens, baselines, and ``advice``, a sentence for
+    each possible improvement.
 
     Raises:
         InvalidInputError, MissingDataError: rows are missing or cannot be trained on; names file and line.

@@ -329,7 +329,7 @@ def label_numbers(task: Task, rows: TableRows, frame: pd.DataFrame) -> np.ndarra
     refuse_rows(frame, [not text for text in texts], f"no label in {rows.label}")
     number_of = {
         label_text(value): number
-        for values in (task.label_names, rows.label_values)  # the later ones win
+        for values in (task.label_names, rows.label_values)  # values override names
         for number, value in enumerate(values)
     }
     known = f"the task's labels are {name_some(task.label_names, 12)}"

@@ -136,11 +136,13 @@ class PublishedRows:
 
     @property
     def splits(self) -> tuple[str, ...]:
+        """Names of all splits."""
         base = ("base",) if self.base_half else ()
         return (*base, CLIENTS_SPLIT, *(self.evaluation_splits or ("validation",)))
 
     @property
     def evaluation_split(self) -> str:
+        """The split on which results are reported."""
         return self.evaluation_splits[0] if self.evaluation_splits else "validation"
 
 

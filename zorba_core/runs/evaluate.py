@@ -31,7 +31,7 @@ CLIENT_ROWS = 100  # at most, of each client's training rows, where the evaluati
 
 @dataclass(frozen=True, eq=False)
 class EvaluationReport:
-    """A run's model on R labelled rows."""
+    """How well a run's model, and its base model, answer R labelled rows."""
 
     run: RunFolder
     data: str  # the rows' origin, in words

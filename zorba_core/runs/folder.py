@@ -33,12 +33,12 @@ from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import read_json
 from zorba_core.runs.log import CONFIG, read_log
 
-Notice = Callable[[str], None]  # called with a line for people
+Notice = Callable[[str], None]  # called with a line for the user
 SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")
 BACKWARD_WORK = 2  # forward passes that cost about as much as one backward pass
 TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
-_EARLIER = ("metric", "target")  # keys of a task that runs of earlier versions have
+_EARLIER = ("metric", "target")  # keys of a task in runs of earlier versions
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -78,10 +78,12 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
+        """Whether the last round is done and the summary written."""
         return bool(self.summary)
 
     @property
     def rounds_done(self) -> int:
+        """Rounds in the log, without round 0."""
         return max(len(self.rounds) - 1, 0)
 
     @cached_property
@@ -108,6 +110,7 @@ class RunFolder:
 
     @cached_property
     def allocation(self) -> Allocation:
+        """A_MN of the run."""
         return Allocation.from_blocks(self.config["allocation"]["blocks_per_client"], self.config["num_blocks"])
 
     @property

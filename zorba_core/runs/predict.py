@@ -26,7 +26,7 @@ from zorba_core.runs.load import check_tokens
 from zorba_core.runs.replay import RunModel, open_model
 
 MAX_NEW_TOKENS = 64
-_CHUNK = 4096  # rows encoded together
+_CHUNK = 4096  # rows that are encoded at a time
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,11 +69,12 @@ class Differences:
     """The finite differences at the run's mu, which clients would send, compared with the exact scalars."""
 
     mu: float
-    relative_error: float  # length of the errors over that of the exact scalars
+    relative_error: float  # norm of the errors over norm of the exact scalars
     correlation: float
 
     @classmethod
     def between(cls, mu: float, estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> Differences:
+        """Compare estimated with exact scalars, (N, Q)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             correlation = float(np.corrcoef(estimated_NQ.ravel(), exact_NQ.ravel())[0, 1])
         return cls(mu, _relative_error(estimated_NQ, exact_NQ), correlation)
@@ -96,10 +97,12 @@ class Preflight:
 
     @property
     def failed(self) -> tuple[Check, ...]:
+        """The checks that did not pass."""
         return tuple(check for check in self.checks if not check.passed)
 
     @property
     def findings(self) -> str:
+        """The findings of the failed checks, in one line."""
         return "; ".join(check.finding for check in self.failed)
 
     def reason(self) -> str:
@@ -108,6 +111,7 @@ class Preflight:
         return f"these settings cannot learn: {self.findings}. Try: {cures}. To continue anyway: --force"
 
     def describe(self) -> dict[str, Any]:
+        """The report for a run's config."""
         return {
             "rho_rms": self.rho_rms,
             "checks": [asdict(check) for check in self.checks],

@@ -56,6 +56,7 @@ class Quality(Scored):
 
     @property
     def predicted_R(self) -> np.ndarray:
+        """The most probable label of each row, int64."""
         return self.probability_RC.argmax(axis=1)
 
     @property
@@ -70,7 +71,7 @@ class Quality(Scored):
 
     @property
     def confusion_CC(self) -> np.ndarray:
-        """Rows of label i that were predicted as j."""
+        """The number of rows with label i that were predicted as j, (C, C)."""
         size = len(self.labels)
         return np.bincount(self.label_R * size + self.predicted_R, minlength=size * size).reshape(size, size)
 
@@ -100,6 +101,7 @@ class Quality(Scored):
         return float(np.mean([entry["f1"] for entry in self.per_label.values() if entry["f1"] is not None]))
 
     def describe(self) -> dict[str, Any]:
+        """All metrics, for JSON."""
         return {
             "rows": self.rows,
             "accuracy": self.accuracy,
@@ -135,6 +137,7 @@ class TextQuality(Scored):
         return self.metrics["exact_match"] == 1
 
     def describe(self) -> dict[str, Any]:
+        """All metrics, for JSON."""
         return {
             "rows": self.rows,
             **{name: float(value_R.mean()) for name, value_R in self.metrics.items()},

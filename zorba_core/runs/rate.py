@@ -201,7 +201,7 @@ class _Search:
         return losses
 
     def _loss_after(self, lr: float) -> float:
-        """The loss after one more round at ``lr``; infinite where the chain diverged."""
+        """The loss after one more round at ``lr``; infinite if the chain diverged."""
         self.rounds += 1
         try:
             self._trials.step(lr)

@@ -244,7 +244,7 @@ def summarise(source: RoundSource, rounds: Sequence[Round], measured: Mapping[st
 
 
 def _count_reports(rounds: Sequence[Round], num_clients: int) -> np.ndarray:
-    """How often each client had each of the K statuses: (K, N)."""
+    """The number of rounds in which each client had each of the K statuses: (K, N)."""
     count_KN = np.zeros((len(STATUSES), num_clients), dtype=np.int64)
     for done in rounds:
         count_KN[done.status_N, np.arange(len(done.status_N))] += 1
@@ -266,13 +266,13 @@ def environment_of(settings: Settings) -> dict[str, Any]:
     on_cuda = settings.device == "cuda"
     return {
         "zorba_core": importlib.metadata.version("zorba-core"),
-        "engine_version": ENGINE_VERSION,  # two runs of one config have the same bits only within one of these
+        "engine_version": ENGINE_VERSION,  # runs of one config have equal bits only if this is equal
         "git_commit": commit,
         "git_dirty": dirty,
         "python": platform.python_version(),
         **_versions(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "cpu_capability": _cpu_kernels(),  # decides the last bits
+        "cpu_capability": _cpu_kernels(),  # changes the last bits
         "device": torch.cuda.get_device_name() if on_cuda else "cpu",
         "threads": torch.get_num_threads(),
         "seed": settings.seed,
@@ -300,7 +300,7 @@ def _git_state() -> tuple[str | None, bool | None]:
     """
     root = Path(__file__).resolve().parents[2]
     top = _git(root, "rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
+    if top is None or Path(top).resolve() != root:  # installed within another project's checkout
         return None, None
     commit, changes = _git(root, "rev-parse", "HEAD"), _git(root, *_CHANGES)
     return commit, None if changes is None else bool(changes)
@@ -339,7 +339,7 @@ class MemoryMeter:
         self._before = _status("VmRSS")
 
     def describe(self) -> dict[str, Any]:
-        """``{"bytes": ..., "what": ...}``; bytes is None where it cannot be measured."""
+        """``{"bytes": ..., "what": ...}``; bytes is None if it cannot be measured."""
         if self._device == "cuda":
             return {"bytes": torch.cuda.max_memory_allocated(), "what": "CUDA, most allocated at once"}
         high = None if self._before is None else _status("VmHWM")
