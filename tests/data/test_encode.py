@@ -201,7 +201,7 @@ def test_rows_that_cannot_be_are_one_clear_line(tiny_tokenizer):
             with_label_words(REVIEWS, ("good", "good food")),
             pd.DataFrame({"text": ["the room"], "label": [0]}),
             40,
-            "the label word 'good' begins .* 'good food', which could then never be chosen",
+            "the label word 'good food' begins with .* 'good' .* could never be chosen",
         ),
     ]:
         with pytest.raises(InvalidInputError, match=says) as caught:

@@ -74,7 +74,7 @@ def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path):
         (
             GOOD.replace("text", "topic").replace("label", "text").replace("topic", "label"),
             {"text": ("label",), "label": "text"},
-            "a column of text is called label, a name for labels",
+            "a column of text is called label, a name reserved",
         ),
     ]:
         (tmp_path / "rows.csv").write_text(content)
