@@ -246,7 +246,7 @@ def test_what_is_written_ends_at_the_end_token_and_does_not_depend_on_the_prompt
     end = long[0][2]
     ended = generate_tokens(network, prompts, max_new_tokens=6, end=end)
     assert ended == [tokens[: tokens.index(end)] if end in tokens else tokens for tokens in long]
-    with pytest.raises(InvalidInputError, match="more than the model's 64 positions"):
+    with pytest.raises(InvalidInputError, match="exceed the model's 64 positions"):
         generate_tokens(network, prompts, max_new_tokens=60, end=None)
 
 
