@@ -112,7 +112,7 @@ def federated_rows(
     clients = clients_of(frame) if division == NATURAL else ()
     files = fingerprints(task.rows) if isinstance(task.rows, TableRows) else {}
     facts |= {
-        **_origin_of(frame),
+        **frame.attrs,
         "train_rows": len(train),
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
@@ -167,7 +167,7 @@ def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Se
     frame = evaluation_frame(task, settings)
     rows = encode(task, frame, tokenizer, settings.seq_len)
     return rows, {
-        **_origin_of(frame),
+        **frame.attrs,
         "evaluation_split": task.rows.evaluation_split,
         "evaluation_rows": len(rows),
         "metric": rows.metric,
@@ -228,7 +228,3 @@ def check_rows(facts: Mapping[str, Any], expected: Mapping[str, Any], run: str |
                 f"the {kind} rows differ from those of {os.fspath(run)}; set ZORBA_DATA to the folder with the run's "
                 "data"
             )
-
-
-def _origin_of(frame: pd.DataFrame) -> dict[str, str]:
-    return {"source": frame.attrs.get("source", ""), "note": frame.attrs.get("note", "")}

@@ -12,7 +12,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -211,17 +211,11 @@ def rouge_l(written: str, answer: str) -> float:
     return _f1(_common(ours, wanted), len(ours), len(wanted))
 
 
-TEXT_METRICS: dict[str, Callable[[str, str], float]] = {
-    "exact_match": exact_match,
-    "token_f1": token_f1,
-    "rouge_l": rouge_l,
-}
-
-
 def text_metrics(written: Sequence[str], answers: Sequence[str]) -> dict[str, np.ndarray]:
     """For each metric, by name, its value on each row, (R,)."""
     pairs = list(zip(written, answers, strict=True))
-    return {name: np.array([metric(*pair) for pair in pairs]) for name, metric in TEXT_METRICS.items()}
+    metrics = {"exact_match": exact_match, "token_f1": token_f1, "rouge_l": rouge_l}
+    return {name: np.array([metric(*pair) for pair in pairs]) for name, metric in metrics.items()}
 
 
 def _f1(common: int, ours: int, wanted: int) -> float:
