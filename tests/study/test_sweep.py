@@ -93,7 +93,7 @@ def test_an_interrupted_run_resumes_to_the_bits_of_an_undisturbed_one(tiny_opt_f
     stop = lambda config, folder, callbacks: make(config, folder, [CtrlCInRound3(callbacks[0]), *callbacks])  # noqa: E731
     with monkeypatch.context() as patch:
         patch.setattr(sweeping, "make_run", stop)
-        with pytest.raises(RunError, match="stopped; what is finished is kept"):
+        with pytest.raises(RunError, match="stopped; finished runs are kept"):
             sweep(plan, folder=tmp_path / "b", scratch=tmp_path / "b/work", **quiet)
     monkeypatch.setattr(sweeping, "make_run", pytest.fail)  # resumed, not begun again
     resumed = sweep(plan, folder=tmp_path / "b", scratch=tmp_path / "b/work", **quiet)

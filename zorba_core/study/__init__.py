@@ -1,1 +1,1 @@
-"""What surrounds the core: the reproduction of the paper, experiments, comparisons, benchmarks, the base model."""
+"""The reproduction of the paper: its theory, its tables, experiments, and a verdict on every claim."""

@@ -1,4 +1,4 @@
-"""Every claim of the paper that can be checked, with its verdict. Functions decide; no verdict is typed in.
+"""Every claim of the paper that can be checked, with its verdict. Functions compute the verdicts.
 
 :func:`write_claims` writes ``artifacts/claims.json`` and the table of ``artifacts/report/README.md``; the findings
 above it are written by hand. The claims are in four modules: mathematics (``claims_theory``), proven optima
@@ -21,7 +21,7 @@ from zorba_core.study.outcome import CLAIMS, Row, Verdict
 
 FILE, PAGE = Path("artifacts/claims.json"), Path("artifacts/report/README.md")
 COMMAND = "zorba reproduce claims"
-PARTS = {  # of the page's table
+PARTS = {  # each part of the page's table, by its title: the module of its claims
     "Memory, rounds and messages": claims_tables.__name__,
     "Theory": claims_theory.__name__,
     "Allocation": claims_allocation.__name__,
@@ -42,7 +42,7 @@ _SYMBOLS = {
 
 
 def decide(folder: str | os.PathLike[str] = ".") -> list[Row]:
-    """Every claim, decided from mathematics and from what ``folder/artifacts`` holds. About 20 s of one core."""
+    """Decide every claim from mathematics and the tables in ``folder/artifacts``. About 20 s of one core."""
     claims = [claim for module in PARTS.values() for claim in CLAIMS.values() if claim.decide.__module__ == module]
     return [claim.outcome(Path(folder)) for claim in claims]
 
@@ -51,12 +51,12 @@ def write_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
     """Decide every claim and write the JSON file and the page's table, both below ``folder``.
 
     Raises:
-        MissingDataError: the page is not there; its findings are written by hand.
+        MissingDataError: there is no page to add the table to.
     """
     folder = Path(folder)
     page = folder / PAGE
     if not page.is_file():
-        raise MissingDataError(f"{page} does not exist; restore it, its findings are written by hand")
+        raise MissingDataError(f"{page} does not exist; restore it: its findings are written by hand")
     rows = decide(folder)
     write_json(folder / FILE, [asdict(row) for row in rows])
     findings = page.read_text(encoding="utf-8").partition(_TABLE_BEGINS)[0]
@@ -68,8 +68,8 @@ def read_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
     """The rows of ``artifacts/claims.json``.
 
     Raises:
-        MissingDataError: no such file; names the command that makes it.
-        InvalidInputError: it is something else.
+        MissingDataError: there is no such file.
+        InvalidInputError: the file has another form.
     """
     path = Path(folder) / FILE
     if not path.is_file():
@@ -77,9 +77,7 @@ def read_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
     try:
         return [Row(**row) for row in read_json(path)]
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{path}: not a file of claims ({error}); make it again with: zorba reproduce claims"
-        ) from None
+        raise InvalidInputError(f"{path}: not a file of claims ({error}); make it again with: {COMMAND}") from None
 
 
 def count(rows: Iterable[Row]) -> dict[str, int]:
@@ -94,8 +92,9 @@ def page_table(rows: list[Row]) -> str:
     lines = [
         _TABLE_BEGINS,
         "",
-        f"{len(rows)} claims: {counted}. Differences in nats are of the loss late in a run. "
-        f"Notes, and the function behind each verdict: [claims.json](../claims.json), made by `{COMMAND}`.",
+        f"{len(rows)} claims: {counted}. Nats are units of loss; the late loss is the mean over the last third of a "
+        f"run. [claims.json](../claims.json) adds a note to each claim and names the function that decides it. "
+        f"`{COMMAND}` makes both.",
     ]
     for part, module in PARTS.items():
         lines += ["", f"### {part}", "", "| where | the paper says | measured | verdict |", "| --- | --- | --- | --- |"]
@@ -112,5 +111,5 @@ def with_symbols(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """For a cell of a Markdown table: bars and stars stay what they are."""
+    """Escape bars and stars for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("*", "\\*")

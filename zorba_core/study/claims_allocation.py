@@ -1,5 +1,5 @@
-"""What enumeration and proven optima decide: the observations, Theorems 3 and 4, Algorithms 1 and 2, the front and its
-scenarios, and the stated costs. Shapes: M blocks, N clients, E reduction vectors."""
+"""Claims that enumeration and proven optima decide: the observations, Theorems 3 and 4, Algorithms 1 and 2, the front
+and its scenarios, and the stated costs. Shapes: M blocks, N clients, E reduction vectors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TIMINGS = Path("artifacts/benchmarks/allocation.json")
 
 @claim("observation-1", "Observation 1", "More activated blocks generally lower Lambda; all blocks give the lowest.")
 def observation_1() -> Answer:
-    """All 265 matrices of three blocks and three clients, in 17 classes; about Lambda, not about training."""
+    """By enumeration of all 265 matrices of three blocks and three clients. It concerns Lambda, not training."""
     classes, value = lettered_classes(), class_lambdas()
     means, lowest = [], []
     for total in range(3, 10):
@@ -49,36 +49,37 @@ def observation_1() -> Answer:
     falls = all(b < a for a, b in itertools.pairwise(means)) and all(b <= a for a, b in itertools.pairwise(lowest))
     full_alone = list(value.values()).count(min(value.values())) == 1 and lowest[-1] == min(lowest)
     return falls and full_alone, (
-        f"mean Lambda falls at each step from 3 to 9 blocks, {float(means[0]):.2f} to {float(means[-1]):.2f}; full "
-        "activation alone has the lowest"
+        f"mean Lambda falls at each step from 3 to 9 blocks, from {float(means[0]):.2f} to {float(means[-1]):.2f}; "
+        "only full activation has the lowest"
     )
 
 
 @claim("observation-2", "Observation 2", "More activated blocks do not always lower Lambda.")
 def observation_2() -> Answer:
-    """All 265 matrices of three blocks and three clients; about Lambda, not about training."""
+    """By enumeration of all 265 matrices of three blocks and three clients. It concerns Lambda, not training."""
     signs = [sign for _, _, sign in single_steps()]
     lower, same, higher = (signs.count(sign) for sign in (-1, 0, 1))
-    text = f"of {len(signs)} ways to add one block, {lower} lower Lambda, {same} leave it and {higher} raise it"
+    text = f"of {len(signs)} ways to add one block, {lower} lower Lambda, {same} do not change it, {higher} raise it"
     return same + higher > 0, text
 
 
 @claim("observation-3", "Observation 3", "One more activated block can raise Lambda.")
 def observation_3() -> Answer:
-    """All 17 classes of three blocks and three clients. The figure's cases are not in the text."""
+    """Over all 17 classes of three blocks and three clients. The text of the paper does not contain the figure's
+    matrices."""
     value, size = class_lambdas(), {letter: each.total_blocks for letter, each in lettered_classes().items()}
     pairs = [(a, b) for a, b in itertools.permutations(size, 2) if size[b] == size[a] + 1 and value[a] < value[b]]
     fewer, more = max(pairs, key=lambda pair: value[pair[1]] / value[pair[0]])
     return bool(pairs), (
-        f"{len(pairs)} pairs of classes; at most from {float(value[fewer]):.2f} with {size[fewer]} blocks to "
-        f"{float(value[more]):.2f} with one more"
+        f"Lambda rises in {len(pairs)} pairs of classes, at most from {float(value[fewer]):.2f} with {size[fewer]} "
+        f"blocks to {float(value[more]):.2f} with one more"
     )
 
 
 @claim("observation-4", "Observation 4", "At equal totals a more imbalanced allocation can have the lower Lambda.")
 def observation_4() -> Answer:
-    """All 17 classes of three blocks and three clients. Unevenness by majorisation, of blocks' popularities and of
-    clients' blocks."""
+    """Over all 17 classes of three blocks and three clients. Majorisation compares the popularities of the blocks and
+    the numbers of blocks of the clients."""
     lower, higher = map(len, uneven_pairs())
     text = f"the more uneven matrix has the lower Lambda in {lower} pairs and the higher in {higher}"
     return lower > 0, f"{text}: an example, not a rule"
@@ -91,7 +92,8 @@ def observation_4() -> Answer:
     "theorem-3", "Theorem 3", "Minimal Lambda means the largest least popularity first, then the fewest clients at it."
 )
 def theorem_3() -> Answer:
-    """Both by enumeration, with budgets 3,2,1,1,1,1 and three blocks. The lowest has popularities 5, 2 and 2."""
+    """The exact solver gives the lowest Lambda, enumeration the other value. The best matrix has popularities 5, 2 and
+    2."""
     budget_N, M = np.array([3, 2, 1, 1, 1, 1]), 3
     best = solve(Problem(budget_N, M), "exact")
     largest = gamma_star(budget_N, M)
@@ -103,7 +105,7 @@ def theorem_3() -> Answer:
 
 
 def all_matrices(budget_N: NDArray[np.int64], num_blocks: int) -> list[NDArray[np.bool_]]:
-    """Every matrix that respects the budgets and leaves no block and no client empty. For small cases."""
+    """Every matrix within the budgets in which each block has a client and each client a block. For small cases."""
     columns = [
         [column for column in itertools.product((False, True), repeat=num_blocks) if 1 <= sum(column) <= budget]
         for budget in budget_N
@@ -115,7 +117,7 @@ def all_matrices(budget_N: NDArray[np.int64], num_blocks: int) -> list[NDArray[n
 @claim(
     "theorem-3/full-size",
     "Theorem 3; Algorithm 2",
-    "So the method ends close to the lowest Lambda at the paper's size.",
+    "At the paper's size the method comes close to the lowest Lambda.",
 )
 def theorem_3_full_size(ratio: float = 0.6) -> Answer:
     """Means over five fleets; OPT-125M, SST-2, 50 clients; 1000 vectors on each fleet, one tau for all clients."""
@@ -128,7 +130,7 @@ def theorem_3_full_size(ratio: float = 0.6) -> Answer:
     method, same_budgets, same_vram = np.mean(rows, axis=0)
     return same_budgets > method - 1e-9, (
         f"at a VRAM ratio of {ratio} the method has Lambda {method:.3f}; proven optimum {same_budgets:.3f} at the same "
-        f"budgets, {same_vram:.3f} at the same VRAM in all"
+        f"budgets, {same_vram:.3f} at the same total VRAM"
     )
 
 
@@ -140,14 +142,15 @@ def total_at_most(ratio: float, fleet: Fleet) -> int:
 
 @functools.cache
 def swept(seed: int) -> Front:
+    """The sweep of fleet ``seed`` by ``balanced``, which has the same budgets and gamma* as the paper's method."""
     return sweep(Fleet.uniform("opt-125m", N, seed=seed), VECTORS, "balanced", "vector", seed)
 
 
 @functools.cache
 def best_within(seed: int, ratio: float) -> tuple[float, NDArray[np.int64]]:
-    """Lowest Lambda of the paper's method within a VRAM ratio, and its budgets. The sweep is of ``balanced``, which has
-    the same budgets and gamma*. The method's Lambda lies between N/(gamma*+1)^2 and N/gamma*^2, so only vectors with
-    the largest gamma* can be best: the method itself runs on these alone."""
+    """Lowest Lambda of the paper's method within a VRAM ratio, and its budgets. The method's Lambda lies between
+    N/(gamma*+1)^2 and N/gamma*^2. So only a vector with the largest gamma* can be best, and the method runs on these
+    alone."""
     front = swept(seed)
     within = np.flatnonzero(front.vram_ratio_E <= ratio)
     largest = within[front.min_popularity_E[within] == front.min_popularity_E[within].max()]
@@ -157,7 +160,7 @@ def best_within(seed: int, ratio: float) -> tuple[float, NDArray[np.int64]]:
 
 @claim("theorem-4", "Theorem 4", "gamma* is the minimum over sets of blocks.")
 def theorem_4(cases: int = 200) -> Answer:
-    """The minimum is always at all blocks, so it is floor(sum of budgets / M)."""
+    """The set of all blocks always attains the minimum, so gamma* is floor(sum of budgets / M)."""
     agree = 0
     for M, budget_N in random_budgets(cases, 2):
         gamma = gamma_star(budget_N, M)
@@ -185,25 +188,26 @@ def real_budgets() -> NDArray[np.float64]:
     return free_EN / psi_block_bytes(fleet.model, fleet.workload)
 
 
-@claim("theorem-4/fractions", "Theorem 4, eq. (10)", "It holds with budgets in fractions of blocks, as printed.")
+@claim("theorem-4/fractions", "Theorem 4, eq. (10)", "The formula holds for budgets in fractions of blocks.")
 def theorem_4_fractions() -> Answer:
-    """Two clients that afford 1.5 of three blocks: the formula gives 1, and a block is left without a client."""
+    """Example: two clients can each hold 1.5 of three blocks. The formula gives 1, but one block has no client."""
     budget_EN = np.clip(real_budgets(), 1, 12)
     too_high = int((np.floor(budget_EN.sum(axis=1) / 12) > np.floor(budget_EN).sum(axis=1) // 12).sum())
-    return too_high == 0, f"no matrix attains the printed gamma* in {too_high} of {VECTORS} vectors"
+    return too_high == 0, f"no matrix attains the printed gamma* for {too_high} of {VECTORS} vectors"
 
 
 @claim("p2/equality", "IV-B, (P2)", "VRAM equals capacity less reduction.")
 def p2_equality() -> Answer:
-    """Read as an upper limit it can be met; Algorithm 1 does so."""
+    """As an upper limit the constraint can be met, and Algorithm 1 treats it so."""
     budget_EN = real_budgets()
     whole = int((np.abs(budget_EN - np.round(budget_EN)) < 1e-9).all(axis=1).sum())
-    return whole > 0, f"{whole} of {VECTORS} vectors leave every client a whole number of blocks, as the equality needs"
+    return whole > 0, f"the equality needs whole blocks for every client; {whole} of {VECTORS} vectors leave that"
 
 
 @claim("p1/one-block", "IV-A, (7b); IV-B", "Every reduction vector leaves each client at least one block.")
 def p2_one_block() -> Answer:
-    """Constraint (7b) then has no solution. Here such a client is given one block, and counted."""
+    """A client with less than one block leaves constraint (7b) without a solution. The suite gives such a client one
+    block and counts it."""
     short_E = (real_budgets() < 1).sum(axis=1)
     return not short_E.any(), (
         f"{int((short_E > 0).sum())} of {VECTORS} vectors leave some client less than one block; in the median vector "
@@ -215,9 +219,9 @@ def p2_one_block() -> Answer:
 
 
 def greedy(initial_MN: NDArray[np.bool_], budget_N: NDArray[np.int64], by_text: bool) -> tuple[NDArray[np.bool_], bool]:
-    """Algorithm 1 with the gain of its line 5 (clients of F with block m in their bottleneck set), or of the text
-    (clients whose least popularity would rise: m is all of their bottleneck set). The first of several clients takes a
-    block. Returns the matrix, and whether the candidate set was empty while L and F were not."""
+    """Algorithm 1 with one of its two gains for block m. Line 5: the clients of F with m in their bottleneck set. The
+    text: the clients whose least popularity would rise, since their bottleneck set is m alone. The first client with
+    room takes the block. Returns the matrix, and whether the candidate set was empty while L and F were not."""
     A_MN = initial_MN.copy()
     gamma = popularity(A_MN).min()
     low_M = popularity(A_MN) == gamma  # L
@@ -249,19 +253,19 @@ def greedy_cases(cases: int = 500) -> list[tuple[int, int, bool]]:
 
 @claim("algorithm-1/gain", "Algorithm 1", "The text and line 5 define the same gain.", fails=Verdict.MISPRINT)
 def algorithm_1_gain() -> Answer:
-    """The text counts clients whose least popularity would rise, line 5 all clients for whom the block is one of
-    several bottlenecks. The suite follows line 5."""
+    """The text counts only the clients whose least popularity would rise. Line 5 counts every client for which the
+    block is one of the bottlenecks. The suite follows line 5."""
     cases = greedy_cases()
     better, worse = sum(text < line for line, text, _ in cases), sum(text > line for line, text, _ in cases)
     return better + worse == 0, (
-        f"different numbers of clients end at gamma* in {better + worse} of {len(cases)} cases: the text is better in "
+        f"the numbers of clients at gamma* differ in {better + worse} of {len(cases)} cases: the text is better in "
         f"{better}, line 5 in {worse}"
     )
 
 
 @claim("algorithm-1/exit", "Algorithm 1, line 2", "The loop ends by its guard.", fails=Verdict.MISPRINT)
 def algorithm_1_exit() -> Answer:
-    """The guard's sum of lambda* never changes in the loop; an empty candidate set has to end it."""
+    """The guard's sum of lambda* never changes in the loop, so only an empty candidate set can end it."""
     empty = sum(stuck for _, _, stuck in greedy_cases())
     text = f"{empty} of {len(greedy_cases())} random cases reach an empty candidate set, whose argmax is not defined"
     return empty == 0, text
@@ -269,8 +273,8 @@ def algorithm_1_exit() -> Answer:
 
 @claim("p2/replaced", "IV-B", "P2 does not scale, so it is replaced by two subproblems.")
 def p2_exact(checkout: Path) -> Answer:
-    """One core. O(2^(MN)) is the cost of enumeration, not of the problem. With 24 blocks a proof can end with a gap,
-    which the solver reports."""
+    """On one core. O(2^(MN)) is the cost of enumeration, not of the problem. With 24 blocks the solver can end with a
+    gap between value and bound, which it reports."""
     if not (checkout / TIMINGS).is_file():
         raise MissingDataError("python -m tests.benchmarks.bench_allocation")
     asked = {"solver": "exact", "num_clients": N, "num_blocks": 12, "total": None}
@@ -298,8 +302,8 @@ def front_trend() -> Answer:
 
 @claim("fig-4a/shape", "Fig. 4(a); V-B3", "Lambda falls slowly at first, sharply in the middle, then flattens.")
 def front_shape() -> Answer:
-    """Thirds of the VRAM ratios from 0.5 to 0.95, on five fleets. Balanced blocks have Lambda = N M^2 / T^2, steepest
-    where T is least."""
+    """The decline in each third of the VRAM ratios from 0.5 to 0.95, on five fleets. Balanced blocks have
+    Lambda = N M^2 / T^2, which is steepest at the smallest T."""
     _, curve = front_curve()
     share = (curve[:-1] - curve[1:]) / (curve[0] - curve[-1])
     early, middle, late = (float(part.sum()) for part in np.split(share, 3))
@@ -311,8 +315,8 @@ def front_shape() -> Answer:
 
 @claim("fig-4a/scenarios", "Fig. 4(a); V-B4", "SC1, SC2 and SC3 are points of the method's Pareto front.")
 def scenarios(fleets: int = 1000) -> Answer:
-    """The method leaves popularities gamma and gamma + 1, gamma = floor(T / M). SC2 needs more VRAM than SC1 at the
-    same Lambda, SC3 has a higher Lambda at the same VRAM: neither can lie on a Pareto front."""
+    """The method gives every block gamma or gamma + 1 clients, with gamma = floor(T / M). SC2 needs more VRAM than SC1
+    at the same Lambda, and SC3 has a higher Lambda than SC2 at the same VRAM: neither can lie on a Pareto front."""
     drawn = [Fleet.uniform("opt-125m", N, seed=seed) for seed in range(fleets)]
     allowed = dict.fromkeys(PAPER_SCENARIOS, 0)
     for fleet, (name, asked) in itertools.product(drawn, PAPER_SCENARIOS.items()):
@@ -326,6 +330,6 @@ def scenarios(fleets: int = 1000) -> Answer:
     return (
         all(count >= fleets / 20 for count in allowed.values()),
         f"of {fleets} fleets drawn as stated, {listed}",
-        f"All three can be constructed: SC3 with {total} blocks has Lambda {built.value:.3f}, where balanced has "
-        f"{solve(fleet, total=total).value:.3f}.",
+        f"All three can be constructed. With {total} blocks a constructed SC3 has Lambda {built.value:.3f}, a balanced "
+        f"allocation {solve(fleet, total=total).value:.3f}.",
     )

@@ -1,8 +1,9 @@
-"""What runs decide, from the tables of :mod:`zorba_core.study.sweep`. Without its table a claim is undecided.
+"""Claims that training runs decide, from the tables of :mod:`zorba_core.study.sweep`. Without its table a claim is
+undecided.
 
 The sample is the cell, a base model with a task: every cell must show the same. A difference counts only if it exceeds
-that of a placebo, an arm that repeats another in all that the theory reads, at its own best rate. In the tables of two
-removed experiments placebos had ratios of speed of 0.79 and 1.23, so a ratio between 0.75 and 1.33 is no evidence,
+that of a placebo: an arm that repeats another in every quantity of the theory, at its own best rate. In the tables of
+two removed experiments placebos had ratios of speed of 0.79 and 1.23. So a ratio between 0.75 and 1.33 is no evidence,
 however narrow its interval over seeds. An effect that small models do not show is "not seen", never "contradicted".
 """
 
@@ -21,23 +22,22 @@ from zorba_core.errors import MissingDataError
 from zorba_core.study import statistics as st
 from zorba_core.study.claims_theory import dropped_update, printed_step
 from zorba_core.study.outcome import Answer, Verdict, claim
-from zorba_core.study.plans import PROFILES, plans
+from zorba_core.study.plans import PILED, PROFILES, plans
 from zorba_core.study.sweep import FOLDER, late_values, read_table
 
-NO_EVIDENCE = (0.75, 1.33)  # a pooled ratio in here is what placebos show
-MARGIN = plans()["cases"].margin  # nats of late loss below which two arms count as alike, fixed before the runs
+NO_EVIDENCE = (0.75, 1.33)  # pooled ratios of placebos lie within this range
+MARGIN = plans()["cases"].margin  # nats of late loss below which two arms count as alike; fixed before the runs
 _FEWEST_SEEDS = 3
 
 
 @dataclass(frozen=True)
 class _FirstSeries:
-    """The series that an experiment's table replaces arm by arm: its file, and its arms' names today."""
+    """An earlier series, used where the planned experiment has no result: its file, and its arms' names today."""
 
     file: str
     names: Mapping[str, str]
 
 
-_PILED = ("twos", "hub", "hub-2", "hub-3", "linear")
 _FIRST = {
     "lambda": _FirstSeries(
         "lambda-first",
@@ -56,14 +56,15 @@ _FIRST = {
 
 
 def runs(checkout: Path, *names: str) -> pd.DataFrame:
-    """The existing tables of these experiments, one below the other; empty where there is none. Of a planned experiment
-    an arm counts once all of its seeds have ended: no verdict stops a series that is still running."""
+    """The rows of these experiments' tables; empty if there is no table. An arm of a planned experiment counts only
+    when all of its seeds have ended, so no verdict rests on half a series."""
     folder = checkout / FOLDER
     tables = [_ended(name, read_table(name, folder)) for name in names if (folder / f"{name}.parquet").is_file()]
     return pd.concat(tables, ignore_index=True) if tables else read_table("none", folder, missing_ok=True)
 
 
 def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of arms whose seeds have all ended, and all trials."""
     plan = {**plans("cpu"), **plans("gpu")}.get(name)
     if plan is None:  # a first series, or a placebo of removed experiments
         return table
@@ -80,11 +81,11 @@ def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _series(checkout: Path, experiment: str) -> list[tuple[pd.DataFrame, float]]:
-    """(table, nats of late loss below which its differences are no finding), best first: the planned experiment, then
-    its first series where it had one. The nats are the margin or, but for ``cases``, the largest placebo difference of
-    a cell if that is more."""
+    """(table, floor) for the planned experiment, then for its first series if it has one. Differences of late loss
+    below the floor, in nats, are no finding. It is the margin or, if larger, the largest placebo difference of a cell;
+    for ``cases`` it is the margin alone."""
     planned = runs(checkout, experiment, f"{experiment}-gpu")
-    if experiment == "cases":  # what is alike there was fixed before its runs
+    if experiment == "cases":  # its margin was fixed before its runs
         return [(planned, MARGIN)]
     first = _FIRST[experiment]
     earlier = runs(checkout, first.file)
@@ -97,11 +98,11 @@ def _series(checkout: Path, experiment: str) -> list[tuple[pd.DataFrame, float]]
 
 
 def _compared(checkout: Path, experiment: str, arm: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame, float]:
-    """Late loss of ``arm`` minus ``other`` by cell and by seed, and nats below which it is no finding; of the best
-    series with enough seeds.
+    """Late loss of ``arm`` minus ``other`` by cell and by seed, and the floor of :func:`_series`, from the first series
+    with enough seeds.
 
     Raises:
-        MissingDataError: there is none.
+        MissingDataError: no series has enough.
     """
     for table, floor in _series(checkout, experiment):
         by_seed = st.paired(table, arm, other)
@@ -128,8 +129,8 @@ def _verdict(agrees: bool, opposite: bool) -> Verdict:
 
 
 def _listed(cells: pd.DataFrame, form: str) -> tuple[str, str]:
-    """Each cell's value with its interval: (for the claim, for its note). A claim of more than two cells has their
-    range alone."""
+    """Each cell's value with its interval: (for the claim, for its note). For more than two cells the claim has only
+    their range."""
     listed = "; ".join(f"{row.base} on {row.task} {_with_interval(row, form)}" for row in cells.itertuples())
     if len(cells) <= 2:
         return listed, ""
@@ -137,11 +138,11 @@ def _listed(cells: pd.DataFrame, form: str) -> tuple[str, str]:
 
 
 def _with_interval(row: Any, form: str) -> str:
-    """``0.46 (0.33 to 0.59, 5 seeds)``; a ratio to a run that never arrives is only bounded."""
+    """``0.46 (0.33 to 0.59, 5 seeds)``; where an arm never reaches the target, the ratio is only bounded."""
     if row.value == math.inf:
-        return f"does not arrive (ratio above {row.low:{form}}, {row.count} seeds)"
+        return f"above {row.low:{form}} ({row.count} seeds; ZorBA does not reach the target)"
     if row.value == 0 and row.low == 0:
-        return f"the other does not arrive (ratio below {row.high:{form}}, {row.count} seeds)"
+        return f"below {row.high:{form}} ({row.count} seeds; the other method does not reach the target)"
     return f"{row.value:{form}} ({row.low:{form}} to {row.high:{form}}, {row.count} seeds)"
 
 
@@ -156,7 +157,7 @@ def _with_interval(row: Any, form: str) -> str:
 @claim("faster/decomfl-passes", "not in the paper", "Fewer forward passes than DeComFL (Q = 1).", cost="forward_passes")
 @claim("faster/decomfl", "V-B1", "Fewer rounds than DeComFL (Q = 1).")
 def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ahead: bool = True) -> Answer:
-    """ZorBA's cost over the other's to the plan's target accuracy, cell by cell."""
+    """ZorBA's cost to reach the plan's target accuracy over the other method's, cell by cell."""
     table = _needed(runs(checkout, "tables", "tables-gpu"), "tables")
     cells = st.cost_ratio(st.rounds_to_target(table, plans()["tables"].target, cost), "zorba", other)
     cells = _needed(cells[cells["count"] >= _FEWEST_SEEDS], "tables")
@@ -167,16 +168,16 @@ def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ah
     agrees &= ratio < NO_EVIDENCE[0]
     text, listed = _listed(cells, ".2f")
     notes = [listed] if listed else []
-    notes += ["A best rate lies on its grid's edge."] if on_edge else []
+    notes += ["A best rate lies on the edge of its grid."] if on_edge else []
     what = "rounds" if cost == "round" else "forward passes"
     verdict = _verdict(not on_edge and agrees.all(), not on_edge and opposite.all())
-    return verdict, f"{what} over the other's: {text}", " ".join(notes)
+    return verdict, f"ZorBA's {what} over the other method's: {text}", " ".join(notes)
 
 
 def placebo_ratios(table: pd.DataFrame) -> pd.DataFrame:
-    """Speed of ``balanced`` over that of the paper's solver, whose matrices have the same Lambda, V and T (E and D
-    nearly so): a row for each cell, with the rates that one trial chose. Speed is rounds to the loss after
-    70 % of what the paper's best trial lost, by interpolation; a run that does not arrive counts its whole horizon."""
+    """Speed of ``balanced`` over that of the paper's solver, a row for each cell; one trial chose each rate. The
+    matrices have the same Lambda, V and T, and nearly the same E and D. The cost is the rounds to 70 % of the decrease
+    in loss of the paper's best trial, by interpolation; a run that does not reach it counts with all its rounds."""
     rows = []
     for (study, _, _), part in table.groupby(["experiment", "base", "task"], sort=False):
         trials = part[(part["role"] == "trial") & (part["arm"] == "paper")]
@@ -191,6 +192,7 @@ def placebo_ratios(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _arrival(run: pd.DataFrame, target: float) -> float:
+    """Rounds until the loss reaches the target, by interpolation; all rounds if it does not."""
     run = run.sort_values("round")
     at, loss = run["round"].to_numpy(float), run["loss"].to_numpy()
     below = np.flatnonzero(loss <= target)
@@ -202,8 +204,8 @@ def _arrival(run: pd.DataFrame, target: float) -> float:
 
 @claim("faster/placebo", "not in the paper", "A pooled ratio of speed shows which allocation is faster.")
 def placebo(checkout: Path) -> Answer:
-    """Two allocations alike in Lambda, V and T, in two earlier studies. No pooled ratio between 0.75 and 1.33 of the
-    earlier tables is evidence."""
+    """Two allocations with the same Lambda, V and T, in two earlier studies. So no pooled ratio between 0.75 and 1.33
+    in the earlier tables is evidence."""
     cells = placebo_ratios(_needed(runs(checkout, "placebo"), "placebo"))
     pooled = cells.groupby("study", sort=False)["ratio"].agg(lambda ratio: math.exp(np.log(ratio).mean()))
     value, low, high = np.exp(st.mean_interval(np.log(cells["ratio"]))[:3])
@@ -211,13 +213,13 @@ def placebo(checkout: Path) -> Answer:
     tables = [runs(checkout, name) for profile in PROFILES for name in plans(profile)]
     later = [shift for table in tables for shift in st.by_cell(st.placebo_differences(table))["value"].abs()]
     note = (
-        f"Where one trial chose the same rate for both the ratios are {same.min():.2f} to {same.max():.2f}, else "
-        f"{own.min():.2f} to {own.max():.2f}: a rate moves them."
+        f"If the trials chose one rate for both, the ratios are {same.min():.2f} to {same.max():.2f}, else "
+        f"{own.min():.2f} to {own.max():.2f}: they depend on the rate."
     )
     return (
         Verdict.UNDECIDED,
-        f"two like allocations came out {' and '.join(f'{ratio:.2f}' for ratio in pooled)} times as fast; with the "
-        f"cell as the sample {value:.2f} ({low:.2f} to {high:.2f}, {len(cells)} cells)",
+        f"two allocations that are equal in theory have pooled ratios of {' and '.join(f'{x:.2f}' for x in pooled)}; "
+        f"over cells the mean is {value:.2f} ({low:.2f} to {high:.2f}, {len(cells)} cells)",
         note + (f" Placebos of later runs differ by up to {max(later):.3f} nats." if later else ""),
     )
 
@@ -227,7 +229,7 @@ def placebo(checkout: Path) -> Answer:
 
 @claim("fig-4b/sc1-sc2", "Fig. 4(b); V-B4", "SC1 converges like SC2, with less VRAM.")
 def sc1_like_sc2(checkout: Path) -> Answer:
-    """Alike: the 90 % interval lies within the margin."""
+    """Two arms are alike if the 90 % interval of their difference lies within the margin."""
     cells, by_seed, margin = _compared(checkout, "cases", "SC1", "SC2")
     alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
     return _by_loss(_verdict(all(alike), all(one is False for one in alike)), "SC1 minus SC2", cells, margin)
@@ -235,7 +237,7 @@ def sc1_like_sc2(checkout: Path) -> Answer:
 
 @claim("fig-4b/sc3", "Fig. 4(b); V-B4", "SC3 needs more rounds than SC2.")
 def sc3_slower(checkout: Path) -> Answer:
-    """Not seen: a slowdown by the margin is excluded."""
+    """The verdict is "not seen" if the interval excludes a slowdown by the margin."""
     cells, _, margin = _compared(checkout, "cases", "SC3", "SC2")
     slower = (cells["low"] > 0).all() and (cells["value"] > margin).all()
     return _by_loss(_verdict(slower, (cells["high"] < margin).all()), "SC3 minus SC2", cells, margin)
@@ -243,7 +245,7 @@ def sc3_slower(checkout: Path) -> Answer:
 
 @claim("observation-1/training", "Observation 1", "Convergence is best when all clients activate all blocks.")
 def all_blocks_best(checkout: Path) -> Answer:
-    """One rate for both."""
+    """Both arms have the same learning rate."""
     cells, _, margin = _compared(checkout, "lambda", "full", "balanced-4")
     verdict = _verdict((cells["high"] < -margin).all(), (cells["low"] > margin).all())
     return _by_loss(verdict, "all 12 blocks minus a balanced 4", cells, margin)
@@ -251,34 +253,34 @@ def all_blocks_best(checkout: Path) -> Answer:
 
 @claim("proposition-1/training", "Proposition 1", "Matrices with one multiset of least popularities converge alike.")
 def same_lambda_same_speed(checkout: Path) -> Answer:
-    """Scarce blocks are left to a single client. Both matrices have Lambda 1.0475; V is 0.92 and 0.13."""
+    """A single client trains the scarce blocks. Both matrices have Lambda 1.0475; V is 0.92 and 0.13."""
     cells, by_seed, margin = _compared(checkout, "lambda", "eleven scarce", "one scarce")
     alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
-    return _by_loss(_verdict(all(alike), _apart(cells, margin)), "eleven scarce blocks minus one", cells, margin)
+    return _by_loss(_verdict(all(alike), _apart(cells, margin)), "eleven scarce blocks minus one scarce", cells, margin)
 
 
-@claim("proposition-1/position", "Proposition 1", "So it does not matter which blocks are trained.")
+@claim("proposition-1/position", "Proposition 1", "It does not matter which blocks are trained.")
 def which_blocks(checkout: Path) -> Answer:
-    """The same blocks for all clients: equal Lambda, V, E and T."""
+    """In each arm all clients train the same blocks. Lambda, V, E and T are equal."""
     cells, _, margin = _compared(checkout, "blocks", "last", "first")
     return _by_loss(_verdict(False, _apart(cells, margin)), "last blocks minus first", cells, margin)
 
 
 def _apart(cells: pd.DataFrame, margin: float) -> bool:
-    """Whether every cell's difference exceeds the margin and its interval leaves 0 out."""
+    """Whether every cell's difference exceeds the margin and its interval excludes 0."""
     return bool(((cells["value"].abs() > margin) & ((cells["low"] > 0) | (cells["high"] < 0))).all())
 
 
 def _by_loss(verdict: Verdict, what: str, cells: pd.DataFrame, margin: float) -> Answer:
     text, listed = _listed(cells, "+.4f")
     note = f"Differences of late loss below {margin:.3g} nats are no evidence. {listed}".strip()
-    return verdict, f"{what}, nats: {text}", note
+    return verdict, f"late loss in nats, {what}: {text}", note
 
 
 @claim("lambda/ranks", "Remark 1", "What controls convergence is Lambda, not the total of blocks.")
 def lambda_ranks(checkout: Path) -> Answer:
-    """Spearman's rank correlation of Lambda with late loss over allocations of one total; the interval resamples
-    allocations and seeds. The planned series and the first must both show it."""
+    """Spearman's rank correlation of Lambda with late loss over allocations of one total. The interval resamples
+    allocations and seeds. A verdict needs the same sign in the planned experiment and in the first series."""
     texts, notes, verdicts = [], [], []
     for table, _ in _series(checkout, "lambda"):
         for cell, part in _one_total(table):
@@ -295,7 +297,8 @@ def lambda_ranks(checkout: Path) -> Answer:
             )
             total = measures["T"].iloc[0]
             notes.append(
-                f"{cell}, {total:g} blocks: V {by_v.value:+.2f}; do arms differ: p = {st.arms_differ(losses):.2g}."
+                f"{cell}, {total:g} blocks: correlation of V {by_v.value:+.2f}; F test that all arms are equal: "
+                f"p = {st.arms_differ(losses):.2g}."
             )
     if not texts:
         raise MissingDataError("zorba reproduce lambda")
@@ -304,7 +307,7 @@ def lambda_ranks(checkout: Path) -> Answer:
 
 
 def _one_total(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """By cell, the arms of the total that most arms have, without placebos."""
+    """For each cell, the arms with the most frequent total, without placebos."""
     table = st.measured(table)
     parts = []
     for cell, part in table[table["placebo_of"] == ""].groupby(st.CELL):
@@ -315,15 +318,16 @@ def _one_total(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 @claim("lambda/matched", "Remark 1", "Of two allocations with equally popular blocks, the lower Lambda trains faster.")
 def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
-    """Scarce blocks piled on the same clients: equal totals, V and popularities, lower Lambda, higher coupled noise."""
+    """In the matrix of lower Lambda the same few clients train all scarce blocks. Totals, V and popularities are equal;
+    coupled noise is higher."""
     for table, margin in _series(checkout, "lambda"):
-        cells = [st.by_cell(st.paired(table, f"{name} piled", name)) for name in _PILED]
+        cells = [st.by_cell(st.paired(table, f"{name} piled", name)) for name in PILED]
         means = [float(each["value"].mean()) for each in cells if len(each)]
         if len(means) > 1:
             mean = st.mean_interval(means)
             return (
                 _verdict(mean.high < -margin, mean.low > margin),
-                f"late loss of the lower Lambda minus the higher: {mean.value:+.3f} nats ({mean.low:+.3f} to "
+                f"late loss of the lower Lambda minus that of the higher: {mean.value:+.3f} nats ({mean.low:+.3f} to "
                 f"{mean.high:+.3f}) over {mean.count} pairs",
                 f"Differences below {margin:.3g} nats are no evidence.",
             )
@@ -335,8 +339,8 @@ def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
 
 @claim("setting/printed", "II; V-A", "Directions on the unit sphere, mu = 1e-4 and eta = 5e-5 train the model.")
 def printed_setting(checkout: Path) -> Answer:
-    """Counting decides; runs only illustrate. d = 125 million, a weight of 0.02; norm sqrt(d) makes the step d times
-    larger."""
+    """Counting decides; runs only illustrate. d is 125 million and a typical weight 0.02. Directions of norm sqrt(d)
+    make the step d times larger."""
     tables = [table[table["arm"] == "printed"] for table, _ in _series(checkout, "setting")]
     made = next((table for table in tables if len(table)), tables[0])
     moved = [_moved(*cell, part) for cell, part in st.measured(made).groupby(["base", "task"])]
@@ -348,13 +352,14 @@ def _moved(base: str, task: str, part: pd.DataFrame) -> str:
     change = (ends["last"] - ends["first"]).abs().max()
     text = f"{base} on {task}: the loss moved by at most {change:.1e} in {part['rounds'].max()} rounds"
     error, lost = part["difference_error"].max(), part["update_lost"].max()
-    return text + (f", finite differences {error:.0%} off, {lost:.0%} of a step lost." if np.isfinite(error) else ".")
+    detail = f"; finite differences are {error:.0%} wrong, and rounding loses {lost:.0%} of a step"
+    return f"{text}{detail if np.isfinite(error) else ''}."
 
 
 @claim("blocks/inactive", "II, block activation", "A client's model is a_mn w_m: inactive blocks are zero.")
 def frozen_or_dropped(checkout: Path) -> Answer:
-    """Mathematics decides; runs only illustrate. Section II multiplies inactive blocks by 0 (dropped), the proofs
-    evaluate the gradient at the full model (frozen): the theory is about frozen blocks only."""
+    """Mathematics decides; runs only illustrate. Section II multiplies inactive blocks by 0 (dropped). The proofs
+    evaluate the gradient at the full model (frozen), so the theory covers frozen blocks only."""
     texts = [
         f"{row.base} on {row.task} {row.value:+.3f} nats (seeds: {row.count})"
         for table, _ in _series(checkout, "blocks")

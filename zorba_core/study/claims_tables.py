@@ -1,4 +1,4 @@
-"""What counting decides: Fig. 1, the VRAM and communication of Table II, and the arithmetic of Table I."""
+"""Claims that counting decides: Fig. 1, the VRAM and communication of Table II, and the arithmetic of Table I."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK_BYTES = psi_block_bytes(_MODEL, _WORKLOAD)
 
 @claim("fig-1/share", "Fig. 1", "Forward-pass activations are a significant portion of VRAM.")
 def activations_share() -> Answer:
-    """By the paper's own model, which the figure draws. OPT-125M, B = 8, L = 128."""
+    """By the paper's memory model, which the figure draws. OPT-125M, B = 8, L = 128."""
     activations = _MODEL.num_blocks * _BLOCK_BYTES
     share = activations / (activations + psi_model_bytes(_MODEL, _WORKLOAD))
     return share > 0.5, f"{share:.0%} of psi with all 12 blocks activated"
@@ -34,8 +34,8 @@ def activations_share() -> Answer:
 
 @claim("fig-1/linear", "Fig. 1; I", "VRAM grows linearly with the number of activated blocks.")
 def linear_in_blocks(checkout: Path) -> Answer:
-    """A forward pass frees a block's tensors before it makes the next block's, so fewer blocks save no memory.
-    Counted as (alpha + 3) B L H numbers; process measured on CPU. OPT-125M, B = 8, L = 128."""
+    """A forward pass frees a block's tensors before it makes the next block's, so fewer blocks save no memory. The
+    activations are counted, (alpha + 3) B L H numbers; the process is measured on a CPU. OPT-125M, B = 8, L = 128."""
     if not (checkout / MEASURED).is_file():
         raise MissingDataError("python -m tests.benchmarks.bench_memory")
     rows = read_json(checkout / MEASURED)["rows"]
@@ -51,17 +51,17 @@ def linear_in_blocks(checkout: Path) -> Answer:
 
 @claim("psi/heads", "II, VRAM model", "Q, K and V of a block take 3KBLH numbers.")
 def heads_counted_twice() -> Answer:
-    """H is the width of all heads together, as the presets that reproduce Table II need. OPT-125M."""
+    """H is the width of all heads together: only so do the presets reproduce Table II. OPT-125M."""
     right, printed = _MODEL.ffn_ratio + 3 + 1, _MODEL.ffn_ratio + 3 * _MODEL.num_heads + 1
     return printed == right, f"all K heads together have 3BLH; 3KBLH makes a block {printed / right:.1f} times as large"
 
 
 @claim("table-2/vram", "Table II", "VRAM of FedIT, FedZO and DeComFL: 18 cells.")
 def vram_baselines() -> Answer:
-    """L = 128 for AG-News and SST-2, 256 for SNLI; GB is 2^30 bytes. The other two cells are the next row."""
+    """L = 128 for AG-News and SST-2, 256 for SNLI; GB is 2^30 bytes. The next claim is about the other two cells."""
     apart = [abs(cell_gib(row, method) - row.gib[method]) for row in TABLE for method in METHODS if method != "zorba"]
     fit = sum(each <= TOLERANCE_GIB for each in apart)
-    text = f"{fit} of {len(apart)} cells within {TOLERANCE_GIB} GiB by the paper's own model"
+    text = f"{fit} of {len(apart)} cells agree within {TOLERANCE_GIB} GiB with the paper's memory model"
     return fit == len(apart) - 2, text
 
 
@@ -69,24 +69,25 @@ def vram_baselines() -> Answer:
     "table-2/vram-misprint", "Table II", "FedZO and DeComFL take 2315.90 GB (OPT-1.3B, SNLI).", fails=Verdict.MISPRINT
 )
 def vram_misprint() -> Answer:
-    """FedIT's cell of the row has one more copy of the parameters and fits. Two digits are swapped in print."""
+    """FedIT's cell of the same row is one copy of the parameters larger and agrees. Two digits are swapped in print."""
     ours = cell_gib(TABLE[-1], "fedzo")
-    return abs(ours - TABLE[-1].gib["fedzo"]) <= TOLERANCE_GIB, f"{ours:.2f} by the paper's own model"
+    return abs(ours - TABLE[-1].gib["fedzo"]) <= TOLERANCE_GIB, f"{ours:.2f} by the paper's memory model"
 
 
 @claim("table-2/vram-zorba", "Table II", "VRAM of ZorBA: six cells.", holds=Verdict.IN_SHAPE)
 def vram_zorba() -> Answer:
-    """The totals are not printed but read off the cells. What speaks for them: all are multiples of 25."""
+    """The paper does not print the totals; they are computed from the cells. That all are multiples of 25 supports
+    them."""
     fit = sum(abs(cell_gib(row, "zorba") - row.gib["zorba"]) <= TOLERANCE_GIB for row in TABLE)
     totals = ", ".join(str(row.total_blocks) for row in TABLE)
-    chance = f"Of arbitrary numbers {counts.acceptance_share(TABLE[0]):.0%} would fit some total of OPT-125M."
-    return fit == len(TABLE), f"{fit} of {len(TABLE)} cells fit whole totals of blocks: {totals}", chance
+    chance = f"{counts.acceptance_share(TABLE[0]):.0%} of arbitrary numbers would fit some total of OPT-125M."
+    return fit == len(TABLE), f"{fit} of {len(TABLE)} cells agree with a whole total of blocks: {totals}", chance
 
 
-@claim("table-2/parameters", "Table II", "All cells have one number of parameters.", fails=Verdict.MISPRINT)
+@claim("table-2/parameters", "Table II", "All cells of a model have one number of parameters.", fails=Verdict.MISPRINT)
 def vram_parameters() -> Answer:
-    """The difference is 0.02 GiB over all clients. The baselines' cells fit 125.0 million if a client's parameters are
-    first rounded to 0.466 GiB."""
+    """The difference is 0.02 GiB over all clients. The baselines' cells agree with 125.0 million if a client's
+    parameters are first rounded to 0.466 GiB."""
     (low, high), (least, most) = (counts.common_parameters("opt-125m", zorba) for zorba in (True, False))
     return max(low, least) <= min(high, most), (
         f"ZorBA's cells of OPT-125M need d of {low / 1e6:.2f} to {high / 1e6:.2f} million, the baselines' "
@@ -94,21 +95,21 @@ def vram_parameters() -> Answer:
     )
 
 
-@claim("table-2/capacities", "V-A; Table II", "ZorBA's cells fit capacities uniform between one block and all.")
+@claim("table-2/capacities", "V-A; Table II", "Fleets of capacities uniform from one block to all hold the totals.")
 def capacities(num_fleets: int = 1000) -> Answer:
-    """Of 1000 fleets each, budgets in whole blocks."""
+    """Counts the fleets that hold a cell's total in whole blocks, of 1000 for each cell."""
     unable = []
     for row in TABLE:
         fleets = (Fleet.uniform(row.preset, NUM_CLIENTS, seed=s, workload=row.workload) for s in range(num_fleets))
         able = sum(int(fleet.budget_N.sum()) >= row.total_blocks for fleet in fleets)
         if able < num_fleets / 20:
-            unable.append(f"{row.total_blocks} of {row.all_blocks} blocks ({able} fleets)")
-    return not unable, f"too many for fleets drawn as stated: {', '.join(unable)}"
+            unable.append(f"{row.total_blocks} of {row.all_blocks} blocks ({able})")
+    return not unable, f"of {num_fleets} fleets drawn as stated, few or none hold {', '.join(unable)}"
 
 
 @claim("savings", "Abstract; V-B2", "Up to 62.41 %, 54.75 % and 54.75 % less VRAM.")
 def savings() -> Answer:
-    """The arithmetic of Table II's cells, in the paper's memory model; in fact no memory is saved (fig-1/linear)."""
+    """This is the arithmetic of Table II, within the paper's memory model. No memory is saved: see fig-1/linear."""
     printed = {"fedit": 62.41, "fedzo": 54.75, "decomfl": 54.75}
     most = {other: max(100 * (1 - row.gib["zorba"] / row.gib[other]) for row in TABLE) for other in printed}
     agree = all(abs(most[other] - printed[other]) <= 0.01 for other in printed)
@@ -120,20 +121,20 @@ def savings() -> Answer:
 
 @claim("faster/percent", "V-B1; Table I", "Up to 23.76 % fewer rounds than DeComFL.")
 def rounds_percent() -> Answer:
-    """The arithmetic of Table I's cells."""
+    """This is the arithmetic of Table I."""
     fewer = max(100 * (1 - row.rounds["zorba"] / row.rounds["decomfl"]) for row in TABLE)
     ahead = sum(row.rounds["zorba"] < row.rounds["fedzo"] for row in TABLE)
     text = f"at most {fewer:.2f} % fewer rounds than DeComFL; fewer than FedZO in {ahead} of {len(TABLE)} rows"
     return abs(fewer - 23.76) < 0.01 and ahead > 3, text
 
 
-@claim("faster/table-passes", "V-B1; Table I", "So ZorBA converges faster than DeComFL.")
+@claim("faster/table-passes", "V-B1; Table I", "ZorBA converges faster than DeComFL.")
 def rounds_passes() -> Answer:
-    """Faster per round only: a round of Q = 10 is 11 passes, of Q = 1 it is 2. The paper counts rounds."""
+    """It is faster per round only. A round takes 11 passes at Q = 10 and 2 at Q = 1; the paper counts rounds."""
     ratios = [11 * row.rounds["zorba"] / (2 * row.rounds["decomfl"]) for row in TABLE]
     return np.median(ratios) < 1, (
-        f"by Table I's own rounds {np.median(ratios):.1f} times DeComFL's forward passes (median of {len(TABLE)} rows, "
-        f"least {min(ratios):.1f})"
+        f"by Table I's rounds ZorBA takes {np.median(ratios):.1f} times DeComFL's forward passes (median of "
+        f"{len(TABLE)} rows, least {min(ratios):.1f})"
     )
 
 
@@ -142,7 +143,7 @@ def rounds_passes() -> Answer:
 
 @claim("table-2/models", "Table II", "Communication of FedIT and FedZO: 12 cells.")
 def sent_models() -> Answer:
-    """d = 125 million and 1.3 billion, the rounds of Table I."""
+    """With d = 125 million and 1.3 billion, and the rounds of Table I."""
     apart = [abs(sent_by_text(row, m) / float(row.sent[m]) - 1) for row in TABLE for m in ("fedit", "fedzo")]
     fit = sum(each < 0.01 for each in apart)
     return fit == len(apart), f"{fit} of {len(apart)} cells are 2d numbers a client and round"
@@ -151,8 +152,8 @@ def sent_models() -> Answer:
 @claim("table-2/zorba", "Table II", "Communication of ZorBA: six cells.", method="zorba")
 @claim("table-2/decomfl", "Table II", "Communication of DeComFL: six cells.", method="decomfl")
 def sent_scalars(method: str) -> Answer:
-    """The text: Q seeds down, Q scalars up, Q averages down; Q = 10 for ZorBA and 1 for DeComFL. One column of Table
-    II; a way of counting has one Q for all six cells."""
+    """By the text a round sends Q seeds down, Q scalars up and Q averages down, with Q = 10 for ZorBA and 1 for
+    DeComFL. A way of counting has one Q for all six cells."""
     printed = [float(row.sent[method]) / row.client_rounds(method) for row in TABLE]
     by_text = [sent_by_text(row, method) / row.client_rounds(method) for row in TABLE]
     agree = all(abs(a / b - 1) < 0.01 for a, b in zip(printed, by_text, strict=True))
@@ -166,7 +167,7 @@ def sent_scalars(method: str) -> Answer:
 
 @claim("table-2/seeds", "II; Table II", "The totals contain the P shared seeds.")
 def sent_seeds() -> Answer:
-    """So the printed totals leave the seeds out. One master seed would do."""
+    """The printed totals leave the seeds out. One master seed would suffice."""
     shared = NUM_SEEDS * NUM_CLIENTS
     more = sum(shared > float(row.sent["zorba"]) for row in TABLE)
     text = f"{NUM_SEEDS} seeds for {NUM_CLIENTS} clients are {shared:,} numbers"
@@ -175,7 +176,7 @@ def sent_seeds() -> Answer:
 
 @claim("communication/comparable", "V-B2", "ZorBA's communication is comparable to DeComFL's.")
 def sent_comparable() -> Answer:
-    """Ten directions send ten times what one does. Both are negligible against sending models."""
+    """Ten directions send ten times as many numbers as one. Both are negligible against sending models."""
     printed = [float(row.sent["zorba"]) / float(row.sent["decomfl"]) for row in TABLE]
     by_text = np.median([sent_by_text(row, "zorba") / sent_by_text(row, "decomfl") for row in TABLE])
     A_MN = (np.arange(12)[:, None] - 4 * np.arange(NUM_CLIENTS)) % 12 < 4
@@ -191,6 +192,6 @@ def sent_comparable() -> Answer:
 
 @claim("communication/negligible", "V-B2", "ZorBA's communication is negligible beside FedIT's and FedZO's.")
 def sent_negligible() -> Answer:
-    """Scalars instead of parameters."""
+    """Scalars are sent instead of parameters."""
     least = min(sent_by_text(row, "fedit") / sent_by_text(row, "zorba") for row in TABLE)
-    return least > 1000, f"at least {least / 1e6:.1f} million times less than FedIT"
+    return least > 1000, f"ZorBA sends at least {least / 1e6:.1f} million times less than FedIT"

@@ -1,4 +1,4 @@
-"""What mathematics decides: the estimator, the lemmas, the bounds and their bias term. None needs a run."""
+"""Claims that mathematics decides: the estimator, the lemmas, the bounds and their bias term. None needs a run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from zorba_core.study.outcome import Answer, Verdict, claim
 from zorba_core.study.toy import counter_example, lettered_classes
 
 PAPER_LR, PAPER_MU, PAPER_ROUNDS, PAPER_D = 5e-5, 1e-4, 500, 125e6
-_WEIGHT = 0.02  # a usual size of a weight of a language model
+_WEIGHT = 0.02  # a typical weight of a language model
 
 
 def printed_step() -> Answer:
-    """The step eta <g, v> v_i of a weight with |v| = |g| = 1, where both factors are about 1 / sqrt(d), against half of
-    float32's spacing at a usual weight."""
+    """Compare the step eta <g, v> v_i of one weight with half of float32's spacing at a typical weight. For |v| = |g| =
+    1 both factors are about 1 / sqrt(d)."""
     step = PAPER_LR / PAPER_D
     half_spacing = float(np.spacing(np.float32(_WEIGHT))) / 2
     return step > half_spacing, (
@@ -29,18 +29,18 @@ def printed_step() -> Answer:
 
 
 def dropped_update() -> Answer:
-    """The update at the optimum of a quadratic with coupled blocks: 12 blocks, 20 clients, half of the blocks each."""
+    """The update at the optimum of a quadratic with coupled blocks. 20 clients train half of the 12 blocks each."""
     frozen, dropped = theory.dropped_at_optimum(12, 20)
     return dropped < 1e-9, (
-        f"at the optimum of a quadratic the mean update is {frozen:.2g} of the first gradient with frozen blocks, "
+        f"at the optimum of a quadratic the mean update is {frozen:.2g} first gradients with frozen blocks, "
         f"{dropped:.2f} with dropped ones"
     )
 
 
-@claim("eq-2/average", "II, eq. (2)", "The update needs one average a direction.", fails=Verdict.MISPRINT)
+@claim("eq-2/average", "II, eq. (2)", "The update needs one average for each direction.", fails=Verdict.MISPRINT)
 def one_average() -> Answer:
-    """The symbol has no index m, though its right side depends on m: the weights a/c are those of a block. The update
-    needs the average of each block. 50 clients of 4 blocks each."""
+    """The symbol has no index m, but the weights a/c of its right side differ between blocks. The update needs an
+    average for each block. 50 clients train 4 blocks each."""
     A_MN = np.asarray(solve(Problem(np.full(50, 4), 12)).allocation.A_MN)
     kinds = len(np.unique(A_MN, axis=0))
     return kinds == 1, f"a direction has {kinds} different averages: 12 blocks have {kinds} different sets of clients"
@@ -48,8 +48,8 @@ def one_average() -> Answer:
 
 @claim("seeds/leakage", "I; II", "Exchanging seeds and scalars prevents gradient leakage.")
 def leakage(trials: int = 200, candidates: int = 20, directions: int = 10) -> Answer:
-    """For an observer with the model and the seeds, such as the server; a logistic model of 50 words. Larger batches
-    hide more; shared seeds alone prevent nothing."""
+    """The observer has the model and the seeds, as the server does; the model is logistic, of 50 words. Larger batches
+    hide more. Shared seeds alone prevent nothing."""
     rng = np.random.default_rng(0)
     right = 0
     for _ in range(trials):
@@ -61,7 +61,7 @@ def leakage(trials: int = 200, candidates: int = 20, directions: int = 10) -> An
         rho_CQ = (moved_CQ - at_w_CQ) / PAPER_MU
         sent_Q = rho_CQ[0] + 1e-3 * rng.normal(size=directions)  # of the true row, with rounding on the way
         right += int(np.abs(rho_CQ - sent_Q).sum(axis=1).argmin() == 0)
-    text = f"ten scalars of a batch of one row name the true row among {candidates} in {right} of {trials} trials"
+    text = f"ten scalars of a batch of one row identify it among {candidates} rows in {right} of {trials} trials"
     return right <= 2 * trials / candidates, text
 
 
@@ -86,7 +86,7 @@ def lemma_1(d: int = 40) -> Answer:
 
 @claim("lemma-2", "Lemma 2", "The estimate's mean square is (d + Q - 1)/Q times the gradient's.")
 def lemma_2(d: int = 40, directions: int = 5) -> Answer:
-    """Squared norm of the estimate over that of the gradient; d = 40, Q = 5; exact."""
+    """The mean squared norm of the estimate over that of the gradient; exact, for d = 40 and Q = 5."""
     gradient_D = np.ones(d) / math.sqrt(d)
     stated = (d + directions - 1) / directions
     unit, long = (theory.mean_square_estimate(gradient_D, directions, length) for length in (1.0, math.sqrt(d)))
@@ -96,8 +96,8 @@ def lemma_2(d: int = 40, directions: int = 5) -> Answer:
 
 @claim("lemma-3", "Lemma 3", "The outer product of a round's step has a factor N and no Q.")
 def lemma_3(d: int = 5, num_clients: int = 4) -> Answer:
-    """Too large by N, and without Q. 4 identical clients that activate all blocks, d = 5, |gradient| = eta = 1, no
-    mini-batch noise, norm sqrt(d); exact."""
+    """The printed trace is too large by N and does not depend on Q. Exact, for 4 identical clients that activate all
+    blocks: d = 5, |gradient| = eta = 1, no mini-batch noise, norm sqrt(d)."""
     gradient_D = np.ones(d) / math.sqrt(d)
     one, ten = (theory.mean_square_estimate(gradient_D, directions, math.sqrt(d)) for directions in (1, 10))
     printed = theory.lemma_3_trace(gradient_D, num_clients)
@@ -109,7 +109,7 @@ def lemma_3(d: int = 5, num_clients: int = 4) -> Answer:
 
 @claim("lemma-4", "Lemma 4", "The bias term of the bound rises with Lambda.")
 def lemma_4(d: int = 1_000_000) -> Answer:
-    """A statement about the bound, not about training."""
+    """This is a statement about the bound, not about training."""
     lr = theory.largest_lr_theorem_2(50, d, 1.0, 20.0, stated=True)
     bound = theory.theorem_2(theory.Constants(lr, 50, d, 1.0, PAPER_MU, 1.0, 1.0, effective_rank=20.0))
     rises = np.diff([bound.bias(value) for value in np.geomspace(1 / 50, 50, 400)]) > 0
@@ -118,8 +118,8 @@ def lemma_4(d: int = 1_000_000) -> Answer:
 
 @claim("lemma-5", "Lemma 5", "If the least popularities of A are majorised by those of A', Lambda(A) < Lambda(A').")
 def lemma_5() -> Answer:
-    """Majorisation needs equal sums, which allocations seldom have, so Theorem 3 does not follow. Vectors of five least
-    popularities from 1 to 6."""
+    """Majorisation needs equal sums, which allocations seldom have, so Theorem 3 does not follow. Checked on all
+    vectors of five least popularities from 1 to 6."""
     vectors = [np.array(v[::-1]) for v in itertools.combinations_with_replacement(range(1, 7), 5)]
     pairs = list(itertools.combinations(vectors, 2))
     ordered, right = 0, 0
@@ -129,7 +129,7 @@ def lemma_5() -> Answer:
             even, uneven = (x, y) if (ahead >= 0).all() else (y, x)
             ordered += 1
             right += np.sum(1.0 / even**2) < np.sum(1.0 / uneven**2)
-    text = f"right in {right} of {ordered} pairs that it orders, {ordered / len(pairs):.0%} of all {len(pairs)}"
+    text = f"true for {right} of the {ordered} pairs with this order, {ordered / len(pairs):.0%} of all {len(pairs)}"
     return right == ordered, text
 
 
@@ -138,8 +138,8 @@ def lemma_5() -> Answer:
 
 @claim("theorem-1/rate", "Theorem 1", "eta <= 1/(2LdN^2) is small enough, with the variance factor (d + Q - 1)/Q.")
 def theorem_1_rate(d: int = 1000, num_clients: int = 50) -> Answer:
-    """The proof's variance factor is d, the statement's is (d + Q - 1)/Q; at Q = 2 or more the stated pair goes
-    together. d = 1000, N = 50, L = 1."""
+    """The variance factor is d in the proof and (d + Q - 1)/Q in the statement. From Q = 2 the stated rate suits the
+    stated factor. d = 1000, N = 50, L = 1."""
     stated, proven = (theory.largest_lr_theorem_1(num_clients, d, 1.0, stated=which) for which in (True, False))
     constants = theory.Constants(stated, num_clients, d, 1.0, 0.0, 1.0, 1.0)
     omega = theory.theorem_1(constants, stated=True).denominator(num_clients)
@@ -153,7 +153,7 @@ def theorem_1_rate(d: int = 1000, num_clients: int = 50) -> Answer:
     "theorem-1/gap", "Theorem 1, eq. (3)", "The first term, with a sum over t, falls with T.", fails=Verdict.MISPRINT
 )
 def theorem_1_gap() -> Answer:
-    """The statement keeps a sum that the proof has telescoped; the proof's gap / (Omega T) does fall with T."""
+    """The statement keeps a sum that telescopes in the proof. The proof's gap / (Omega T) does fall with T."""
     first, last = (sum(1.0 for _ in range(rounds)) / rounds for rounds in (1, 1000))
     text = f"(1/T) sum_t (f(w1) - f(w*)) is {first:g} times the gap at T = 1 and {last:g} times at T = 1000"
     return last < first, text
@@ -162,8 +162,8 @@ def theorem_1_gap() -> Answer:
 @claim("theorem-2/bound", "Theorem 2", "The average squared gradient stays below the bound.", theorem=2)
 @claim("theorem-1/bound", "Theorem 1, proof", "The average squared gradient stays below the bound.", theorem=1)
 def average_gradient(theorem: int, rounds: int = 400, directions: int = 5) -> Answer:
-    """Holds, and is empty: staying at the start satisfies it too. 20 runs of 400 rounds on a quadratic of which every
-    constant is known, norm sqrt(d), half of the proof's largest rate. 24 parameters in 4 blocks, 6 clients."""
+    """The bound holds, but a run that never moves satisfies it too. 20 runs of 400 rounds on a quadratic with known
+    constants: 24 parameters in 4 blocks, 6 clients, norm sqrt(d), half of the proof's largest rate."""
     rng = np.random.default_rng(0)
     d, clients = 24, 6
     problem = theory.Quadratic(np.linspace(0.1, 1.0, d), rng.normal(size=(clients, d)), noise=0.5)
@@ -187,7 +187,7 @@ def average_gradient(theorem: int, rounds: int = 400, directions: int = 5) -> An
 
 @claim("theorem-2/dimension", "Theorem 2", "The bound does not depend on d.")
 def theorem_2_dimension() -> Answer:
-    """The learning rate is free of d, the bound is not. At the paper's d and mu."""
+    """The learning rate hardly depends on d, but the bound does. Computed at the paper's d and mu."""
     term, least = 0.25 * PAPER_MU**2 * (PAPER_D + 3) ** 3, math.sqrt(4 / (PAPER_D + 3) ** 3)
     text = f"the bias term keeps mu^2 L^2 (d + 3)^3 / 4 = {term:.1e} L^2; it is below L^2 only for mu < {least:.0e}"
     return term <= 1, text
@@ -198,7 +198,7 @@ def theorem_2_dimension() -> Answer:
 
 @claim("lambda/bias", "Theorem 1, proof, T3", "Clients whose data differ bias the update by N Lambda sigma_G^2.")
 def bias_at_full_activation(num_blocks: int = 3, num_clients: int = 6) -> Answer:
-    """The charge comes from Jensen's step (b) of T3 alone. 6 clients with random gradients."""
+    """The term comes only from Jensen's inequality, step (b) of T3. 6 clients with random gradients."""
     gradient_NMK = np.random.default_rng(0).normal(size=(num_clients, num_blocks, 4))
     terms = theory.bias_terms(np.ones((num_blocks, num_clients), bool), gradient_NMK)
     sigma_square = float(np.square(gradient_NMK - gradient_NMK.mean(axis=0)).sum(axis=(1, 2)).max())
@@ -208,10 +208,10 @@ def bias_at_full_activation(num_blocks: int = 3, num_clients: int = 6) -> Answer
     )
 
 
-@claim("lambda/identity", "Lemma 4; Remark 1", "Reducing the bias is minimising Lambda, whatever the constants are.")
+@claim("lambda/identity", "Lemma 4; Remark 1", "To reduce the bias is to minimise Lambda, whatever the constants are.")
 def bias_identity() -> Answer:
-    """Without Jensen's step the bias is sum (w_mn - 1/N)^2 = M (V - 1/N), V = mean of 1/c_m, where the clients'
-    gradients differ independently. So the theory's own bias does not rank by Lambda."""
+    """If the clients' gradients differ independently, the bias before Jensen's step is sum (w_mn - 1/N)^2 =
+    M (V - 1/N), with V the mean of 1/c_m. It does not rank allocations as Lambda does."""
     matrices = [each.representative for each in lettered_classes().values()]
     by_v = [A.num_blocks * (A.mean_inverse_popularity - 1 / A.num_clients) for A in matrices]
     exact = int(np.isclose([theory.expected_bias(A.A_MN) for A in matrices], by_v, atol=1e-9).sum())
@@ -225,7 +225,7 @@ def bias_identity() -> Answer:
 
 @claim("proposition-1/lambda", "Proposition 1", "Lambda depends on the multiset of least popularities alone.")
 def proposition_1() -> Answer:
-    """Follows from the definition."""
+    """This follows from the definition."""
     rng = np.random.default_rng(0)
     A_MN = rng.random((12, 20)) < 0.4
     A_MN[:, ~A_MN.any(axis=0)] = True
@@ -240,6 +240,6 @@ def proposition_1() -> Answer:
     "P1 is NP-hard; costs in O(.); 24 round counts of OPT-125M and OPT-1.3B; numbers in figures.",
 )
 def not_testable() -> Answer:
-    """NP-hardness is stated without a proof or a citation, and a few sizes decide no O(.). Round counts need OPT's
-    weights and the authors' splits, prompts and seeds. The figures' numbers are not in the text."""
+    """The paper states NP-hardness without a proof or a citation. A few sizes decide no O(.). Round counts need OPT's
+    weights and the authors' splits, prompts and seeds. The text does not contain the figures' numbers."""
     return Verdict.UNDECIDED, "not tested"

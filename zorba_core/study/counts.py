@@ -1,10 +1,10 @@
-"""Tables I and II as printed, and the counts that their cells can be checked with. No torch.
+"""Tables I and II as printed, and counts to check their cells with. No torch.
 
 Divided by clients and rounds, Table II's communication is numbers per client and round: 2d for FedIT and FedZO, as
-their text says; 15 and 27 for DeComFL; 18 to 29 for ZorBA. :func:`matching` tries every plausible way of counting the
-protocol's messages with every number of directions up to ``MOST_DIRECTIONS``, and returns those that print every cell
-of a method's column. Every fit for DeComFL amounts to M + 3 numbers, where the text has one seed, one scalar and one
-average. For ZorBA nothing fits at any single Q, not even where the number of different averages is free in every cell.
+the text states; 15 and 27 for DeComFL; 18 to 29 for ZorBA. :func:`matching` tries every plausible way of counting the
+protocol's messages with every number of directions up to ``MOST_DIRECTIONS``, and returns those that give every cell
+of a method's column. Every match for DeComFL amounts to M + 3 numbers, where the text has one seed, one scalar and one
+average. For ZorBA nothing matches at any single Q, even if the number of different averages is free in every cell.
 
 Shapes: M blocks, N clients, P shared seeds, Q directions, k blocks of a client on average, T rounds.
 """
@@ -32,8 +32,8 @@ _HALF_DIGIT = 0.005  # of a cell in GiB
 
 @dataclass(frozen=True)
 class Row:
-    """One row of Tables I and II; ``rounds``, ``gib`` and ``sent`` are by method. L is not printed: these are the
-    lengths at which the baselines' VRAM fits. ``total_blocks`` is the whole number behind ZorBA's VRAM cell."""
+    """One row of Tables I and II; ``rounds``, ``gib`` and ``sent`` are by method. The paper does not print L: these
+    lengths reproduce the baselines' VRAM. ``total_blocks`` is computed from ZorBA's VRAM cell."""
 
     preset: str  # of zorba_core.vram
     dataset: str
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def parameters(self) -> float:
-        """d as the cells of the model senders have it."""
+        """d, by the communication cells of FedIT and FedZO."""
         return {"opt-125m": 125e6, "opt-1.3b": 1.3e9}[self.preset]
 
     @property
@@ -64,7 +64,7 @@ class Row:
         return NUM_CLIENTS * self.rounds[method]
 
     def sent_bounds(self, method: str) -> tuple[float, float]:
-        """The least and most numbers per client and round that round to the printed total."""
+        """Least and most numbers per client and round whose total is printed as it is."""
         value, half = float(self.sent[method]), 0.005 * 10 ** int(self.sent[method].split("e")[1])
         return (value - half) / self.client_rounds(method), (value + half) / self.client_rounds(method)
 
@@ -107,13 +107,13 @@ def cell_gib(row: Row, method: str) -> float:
 
 
 def acceptance_share(row: Row, tolerance_gib: float = TOLERANCE_GIB) -> float:
-    """The share of arbitrary numbers that a ZorBA cell would accept: those within the tolerance of some whole number of
-    activated blocks. A block is the distance between two such numbers."""
+    """The share of arbitrary numbers that lie within the tolerance of a whole number of activated blocks. Two such
+    numbers are one block apart."""
     return min(1.0, 2 * tolerance_gib * GIB / psi_block_bytes(row.model, row.workload))
 
 
 def common_parameters(preset: str, zorba: bool) -> tuple[float, float]:
-    """Least and largest d with which all of ZorBA's cells of a model, or all baselines' save the misprint, come out to
+    """Least and largest d that give all of ZorBA's cells of a model, or all of the baselines' without the misprint, to
     the last printed digit; empty if low > high."""
     low, high = 0.0, np.inf
     for row in TABLE:
@@ -140,8 +140,8 @@ def forward_peak_bytes(model: ModelSpec, workload: Workload) -> float:
 
 
 def sent_by_text(row: Row, method: str) -> float:
-    """Numbers sent until the row's rounds are over, by the paper's text and its stated directions a round. Without the
-    P seeds, in the paper's favour."""
+    """Numbers sent in all the row's rounds, by the paper's text and its directions a round. The P seeds are left out,
+    in the paper's favour."""
     facts = method_facts(method)
     if facts.exchanges != "scalars":
         return 2.0 * row.parameters * row.client_rounds(method)
@@ -161,7 +161,7 @@ class _Case(NamedTuple):
 _Term = Callable[[_Case], float]  # numbers per client and round
 _Group = Mapping[str, _Term]
 
-# One of each group makes a way of counting. "once" means counted once for all clients.
+# A way of counting takes one term from each group. "once" means once for all clients.
 AVERAGES: _Group = {
     "no averages": lambda c: 0,
     "Q averages": lambda c: c.Q,
@@ -193,7 +193,7 @@ OTHERS: tuple[_Group, ...] = (
 
 @dataclass(frozen=True)
 class Convention:
-    """A way of counting that prints every cell of a column."""
+    """A way of counting that gives every cell of a column."""
 
     num_directions: int
     terms: tuple[str, ...]
@@ -203,8 +203,8 @@ class Convention:
 def matching(method: str, *, free_averages: bool = False) -> tuple[Convention, ...]:
     """Every way of counting, with one Q for all six cells, whose totals round to all of the method's printed ones.
 
-    ``free_averages``: Q averages for each kind of block, with any number of kinds from 1 to M in each cell, since the
-    paper does not print its matrices.
+    ``free_averages``: each cell may have Q averages for any number of kinds of blocks from 1 to M, since the paper does
+    not print its matrices.
     """
     groups = OTHERS if free_averages else (*OTHERS[:2], AVERAGES, *OTHERS[2:])
     ways = list(itertools.product(*groups))

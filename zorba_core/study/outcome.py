@@ -1,7 +1,7 @@
-"""A claim of the paper, the six verdicts, and the decorator of the functions that decide claims.
+"""A claim of the paper, the six verdicts, and the decorator that registers a function for its claim.
 
-A function returns whether its claim holds and one sentence with the numbers; its docstring is the note that says how
-they were made. Where it has a parameter ``checkout``, that is the folder that holds ``artifacts``::
+The function returns whether its claim holds, and one sentence with the numbers. Its docstring becomes the claim's note:
+how the numbers were computed. A parameter ``checkout`` gets the folder that holds ``artifacts``::
 
     @claim("lemma-4", "Lemma 4", "The bias term of the bound rises with Lambda.")
     def lemma_4() -> Answer:
@@ -22,17 +22,17 @@ from zorba_core.errors import MissingDataError
 
 
 class Verdict(StrEnum):
-    """The six answers, in the order in which a page counts them."""
+    """The six verdicts, in the order of the page."""
 
-    REPRODUCED = "reproduced"  # the number or the statement comes out
-    IN_SHAPE = "in shape"  # the same order or shape, on another model or with a number read off the print
+    REPRODUCED = "reproduced"  # the same number, or the statement is true
+    IN_SHAPE = "in shape"  # the same order or shape, on another model or with a number that the paper does not print
     MISPRINT = "misprint"  # the paper disagrees with itself, and one side is right
-    CONTRADICTED = "contradicted"  # by mathematics or by counting; never by what a small model does not show
+    CONTRADICTED = "contradicted"  # by mathematics or by counting, never by runs of small models
     NOT_SEEN = "not seen on our models"
     UNDECIDED = "undecided"  # not run, or the interval allows both answers
 
 
-# (holds, measured) or (holds, measured, what to add to the note)
+# (holds, measured) or (holds, measured, more for the note)
 Answer = tuple[bool | Verdict, str] | tuple[bool | Verdict, str, str]
 
 
@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, and the function that decides it."""
+    """One statement of the paper, and the function that decides it."""
 
     id: str
     where: str  # in the paper
@@ -62,7 +62,7 @@ class Claim:
     arguments: Mapping[str, Any]
 
     def outcome(self, checkout: Path) -> Row:
-        """The decision. Without the tables that it needs: undecided, and the note is the command that makes them."""
+        """Decide the claim. If its table is missing: undecided, and the note is the command that makes the table."""
         by = f"{self.decide.__module__}.{self.decide.__name__}"
         takes_folder = "checkout" in inspect.signature(self.decide).parameters
         try:
@@ -89,11 +89,11 @@ def claim(
     fails: Verdict = Verdict.CONTRADICTED,
     **arguments: Any,
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Register the decorated function, which can decide several claims.
+    """Register the decorated function for a claim. A function can decide several claims.
 
     Args:
-        holds, fails: the verdicts where the function returns True and False.
-        arguments: of the function for this claim.
+        holds, fails: the verdicts for True and False.
+        arguments: the function's arguments for this claim.
     """
 
     def register(decide: Callable[..., Answer]) -> Callable[..., Answer]:

@@ -1,9 +1,9 @@
-"""The experiments, each written down before its runs: cells, arms, seeds, target and margin, and what stays open.
+"""The experiments, each written down before its runs: cells, arms, seeds, target and margin.
 
-Every experiment has a placebo: an arm that repeats another in all that the theory reads (Lambda, V, E, D, N_eff, T),
-with trials for its own rate. The difference between an arm and its placebo is the effect of chance and of a chosen
-rate; no smaller difference is a finding. The seed permutes the blocks, so no result depends on which blocks are scarce;
-only the experiment ``blocks`` fixes them.
+Every experiment has a placebo: an arm that repeats another in every quantity of the theory (Lambda, V, E, D, N_eff, T),
+with trials for its own rate. The difference between an arm and its placebo is the effect of chance and of the choice of
+a rate; no smaller difference is a finding. The seed permutes the blocks, so no result depends on which blocks are
+scarce; only the experiment ``blocks`` fixes them.
 
 Shapes: M blocks, N clients.
 """
@@ -24,7 +24,7 @@ from zorba_core.study.sweep import Arm, Cell, Plan
 PROFILES = ("cpu", "gpu")
 SMALL, REAL = "opt-mini", "smollm2-135m"
 BLOCKS_OF = {SMALL: 12, REAL: 30}
-# For the real model. In a pilot the prompt "It was" needed 40 rounds for the accuracy of ten rounds with this one.
+# For the real model. In a pilot this prompt reached in ten rounds the accuracy that "It was" reached in 40.
 PROMPT = "Review: {text} Sentiment:"
 # Settings that the arms of a cell share. Scalars are exact; a method has its own number of directions.
 _SHARED = {"num_seeds": 4096, "mu": 1e-3}
@@ -54,7 +54,7 @@ Matrix = Callable[[int], Allocation]
 
 
 def permuted(make: Callable[[], Allocation], salt: int = 0) -> Matrix:
-    """By seed, the allocation with its blocks in another order. No measure of an allocation changes."""
+    """The allocation with its blocks in an order that the seed decides. No measure of an allocation changes."""
 
     def by_seed(seed: int) -> Allocation:
         A_MN = make().A_MN
@@ -88,8 +88,8 @@ def only(M: int, N: int, blocks: Sequence[int]) -> Matrix:
 
 @functools.cache
 def dealt(popularity_M: tuple[int, ...], N: int, piled: bool = False) -> Allocation:
-    """Block m goes to ``popularity_M[m]`` clients: to those with the fewest blocks so far. ``piled``: blocks
-    scarcer than the mean all go to the same first clients."""
+    """Give block m to ``popularity_M[m]`` clients: to those with the fewest blocks so far. ``piled``: all blocks that
+    are scarcer than the mean go to the same first clients."""
     A_MN = np.zeros((len(popularity_M), N), bool)
     for m in np.argsort(popularity_M, kind="stable"):
         count = popularity_M[m]
@@ -153,7 +153,7 @@ def _methods(base: str, N: int, blocks: int, *, fedzo: bool = False) -> tuple[Ar
         Arm("fedit", settings={"method": "fedit"}, lr=lr["fedit"]),
         Arm("decomfl", settings={"method": "decomfl"}, lr=lr["decomfl"]),
     ]
-    if fedzo:  # not only: the two that cost most in the real model
+    if fedzo:  # both methods that cost most on the real model
         arms.append(Arm("decomfl-10", settings={"method": "decomfl", "directions": 10}, lr=lr["decomfl-10"]))
         arms.append(Arm("fedzo", settings={"method": "fedzo"}, lr=lr["fedzo"]))
     return tuple(arms)
@@ -170,15 +170,15 @@ _POPULARITIES = {
     "hub-3": (20, 20, 20, *[2] * 7, 3, 3),
     "linear": (2, 3, 4, 5, 6, 6, 7, 7, 8, 9, 11, 12),
 }
-_PILED = ("twos", "hub", "hub-2", "hub-3", "linear")
+PILED = ("twos", "hub", "hub-2", "hub-3", "linear")
 _SCARCE = {"one scarce": (1, *[20] * 11), "eleven scarce": (20, *[1] * 11)}
 
 
 def _lambda(profile: str) -> Plan:
     """Does Lambda rank allocations of one total? Sixteen matrices of 80 blocks; some pairs have equal T, V and
-    popularities. Then Proposition 1's second half: two matrices of one multiset of least popularities, hence of one
-    Lambda, of which one leaves a single block to a single client and the other eleven. That pair runs at the rate of
-    the first series (0.02), whose three seeds left it open; its seeds are new.
+    popularities. Then Proposition 1's second half: two matrices with one multiset of least popularities, hence one
+    Lambda. In one of them a single client alone trains one block, in the other eleven blocks. That pair runs at the
+    rate of the first series (0.02), whose three seeds left it open; its seeds are new.
     """
     N, lr = 20, 2e-2
     usual = functools.partial(balanced, 12, N, 4)
@@ -188,7 +188,7 @@ def _lambda(profile: str) -> Plan:
     ]
     for name, c in _POPULARITIES.items():
         arms.append(Arm(name, permuted(functools.partial(dealt, c, N)), lr=lr))
-        if name in _PILED:
+        if name in PILED:
             arms.append(Arm(f"{name} piled", permuted(functools.partial(dealt, c, N, True)), lr=lr))
     arms.append(Arm("exact", permuted(_exact_80), lr=lr))
     one, eleven = (functools.partial(dealt, _SCARCE[name], N, True) for name in ("one scarce", "eleven scarce"))
@@ -270,7 +270,7 @@ def _positions(M: int, blocks: int, N: int, lr: float) -> tuple[Arm, ...]:
 
 def _setting(profile: str) -> Plan:
     """Does the printed setting learn: directions on the unit sphere, mu = 1e-4, lr = 5e-5? It is compared with
-    directions of norm sqrt(d) and the same mu. Scalars are finite differences, whose error is the question (column
+    directions of norm sqrt(d) and the same mu. Scalars are finite differences, since their error matters here (column
     ``difference_error``); ``exact`` repeats an arm with exact scalars.
     """
     printed = {"direction": "unit-sphere", "mu": 1e-4}

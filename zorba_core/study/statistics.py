@@ -1,10 +1,10 @@
 """Statistics of an experiment's table: rounds to a target, differences between arms, and intervals.
 
-Arms of a cell share their seeds, and a seed fixes rows and directions, so differences are taken seed by seed. The
-sample of a claim about several cells is the cell, a base model with a task, and not the run.
+Arms of a cell share their seeds, and a seed fixes rows and directions, so differences are taken seed by seed. For a
+claim about several cells the sample is the cell (a base model with a task), not the run.
 
-A run is evaluated every few rounds. The round in which it reaches a target is therefore an interval between two
-evaluations, open to the right where the run ended before.
+A run is evaluated every few rounds. So the round in which it reaches a target is known only as an interval between two
+evaluations, without an end if the run does not reach it.
 
 Shapes: P pairs of runs, K arms, S seeds, R resamples.
 """
@@ -24,13 +24,13 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.study.sweep import late_values
 
 CELL = ["base", "task", "num_clients", "alpha", "rounds"]
-_RATIOS = np.linspace(-6, 6, 2401)  # logarithms of ratios that are tried: 1/400 to 400
-# Ratios of seeds differ by more than 10 %. Without this floor, wide intervals that overlap would have no spread.
+_RATIOS = np.linspace(-6, 6, 2401)  # logarithms of the ratios to try, 1/400 to 400
+# Ratios of seeds differ by more than 10 %. Without this floor, wide intervals that overlap would get no spread.
 _SPREADS = np.geomspace(0.1, 3.0, 60)
 
 
 class Mean(NamedTuple):
-    """A mean with its interval; infinite ends where a single value shows no spread."""
+    """A mean with its interval, whose ends are infinite for a single value."""
 
     value: float
     low: float
@@ -55,13 +55,13 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Mean:
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of measured runs, not of trials."""
+    """The rows of measured runs, without trials."""
     return table[table["role"] == "measure"]
 
 
 def rounds_to_target(table: pd.DataFrame, target: float, cost: str = "round") -> pd.DataFrame:
-    """A row for each measured run: the target is reached after ``low`` and not after ``high``, which is infinite where
-    it was not reached.
+    """A row for each measured run, which reaches the target after ``low`` and by ``high``. If it never does, ``high``
+    is infinite.
 
     Args:
         cost: the column to count in: ``round``, ``forward_passes`` or ``bytes``.
@@ -78,7 +78,7 @@ def rounds_to_target(table: pd.DataFrame, target: float, cost: str = "round") ->
 
 
 def median_rounds(reached: pd.DataFrame) -> pd.DataFrame:
-    """By cell and arm, the interval of the median over seeds, and in how many of them the target was reached."""
+    """For each cell and arm, the interval of the median over seeds, and how many seeds reached the target."""
     groups = reached.groupby([*CELL, "arm"], sort=False)
     return groups.agg(
         low=("low", "median"),
@@ -90,7 +90,7 @@ def median_rounds(reached: pd.DataFrame) -> pd.DataFrame:
 
 
 def paired(table: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
-    """Late loss of ``arm`` minus that of ``other``, a row for each cell and seed that both finished."""
+    """Late loss of ``arm`` minus that of ``other``, a row for each cell and seed that both arms finished."""
     late = late_values(measured(table))
     late = late[late["status"] == "finished"]
     pivot = late.pivot_table(index=[*CELL, "seed"], columns="arm", values="loss", aggfunc="first")
@@ -109,16 +109,16 @@ def by_cell(differences: pd.DataFrame) -> pd.DataFrame:
 
 
 def placebo_differences(table: pd.DataFrame) -> pd.DataFrame:
-    """The effect of chance and of a chosen rate: late loss of each placebo minus that of the arm that it repeats, a row
-    for each cell and seed."""
+    """Late loss of each placebo minus that of the arm that it repeats, a row for each cell and seed: the effect of
+    chance and of the choice of a rate."""
     pairs = table.loc[table["placebo_of"] != "", ["arm", "placebo_of"]].drop_duplicates().itertuples(index=False)
     parts = [paired(table, again, arm).assign(placebo_of=arm) for again, arm in pairs]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*CELL, "seed", "difference"])
 
 
 def best_rates(table: pd.DataFrame) -> pd.DataFrame:
-    """By cell and arm: the rates tried, the one with the lowest late loss, and whether it lies on the grid's edge. A
-    rate at which a trial diverged counts as worst."""
+    """For each cell and arm: the rates of the trials, the rate with the lowest late loss, and whether it lies on the
+    edge of the grid. A rate at which a trial diverged counts as worst."""
     trials = late_values(table[table["role"] == "trial"])
     trials = trials.assign(loss=trials["loss"].where(trials["status"] == "finished", math.inf))
     rows = []
@@ -134,11 +134,11 @@ def best_rates(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_alike(differences: ArrayLike, margin: float) -> bool | None:
-    """Two one-sided tests at 5 % each (Schuirmann 1987): True where the 90 % interval lies within the margin, False
-    where it lies outside, None where it crosses it.
+    """Two one-sided tests at 5 % each (Schuirmann 1987): True if the 90 % interval lies within the margin, False if it
+    lies outside, None if it crosses the margin.
 
     Raises:
-        InvalidInputError: a margin that is not positive, or no differences.
+        InvalidInputError: the margin is not positive, or there are no differences.
     """
     if not margin > 0:
         raise InvalidInputError(f"the margin is {margin:g}; it must be positive")
@@ -150,8 +150,8 @@ def is_alike(differences: ArrayLike, margin: float) -> bool | None:
 
 def cost_ratio(reached: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
     """Cost of reaching the target with ``arm`` over that with ``other``: for each cell the geometric mean over seeds
-    with its 95 % interval, from the intervals of :func:`rounds_to_target`. Columns value, low, high, count; a cell
-    without a seed that bounds the ratio has no row."""
+    with its 95 % interval, from the intervals of :func:`rounds_to_target`. Columns value, low, high, count. A cell has
+    no row if no seed bounds its ratio."""
     rows = []
     for cell, runs in reached.groupby(CELL, sort=False):
         sides = [runs[runs["arm"] == name].set_index("seed")[["low", "high"]] for name in (arm, other)]
@@ -167,11 +167,11 @@ def cost_ratio(reached: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
 
 
 def log_ratio(low_P: ArrayLike, high_P: ArrayLike, level: float = 0.95) -> Mean | None:
-    """Mean logarithm of ratios known as intervals only, by maximum likelihood under a normal law; None where no pair
-    has a bound.
+    """Mean logarithm of ratios that are known only as intervals, by maximum likelihood under a normal law; None if no
+    pair has a bound.
 
-    -inf and inf: nothing bounds the ratio on that side. The interval is a profile-likelihood one, with the cutoff that
-    makes it Student's t interval where every ratio is known exactly.
+    -inf and inf: no bound on that side. The result is a profile-likelihood interval. Its cutoff makes it Student's t
+    interval if every ratio is known exactly.
     """
     low_P, high_P = np.asarray(low_P, float), np.asarray(high_P, float)
     bounded = np.isfinite(low_P) | np.isfinite(high_P)
@@ -181,10 +181,10 @@ def log_ratio(low_P: ArrayLike, high_P: ArrayLike, level: float = 0.95) -> Mean 
     best = np.full(_RATIOS.shape, -np.inf)  # at each mean, the likelihood at its best spread
     for spread in _SPREADS:
         a_UP, b_UP = (low_P - _RATIOS[:, None]) / spread, (high_P - _RATIOS[:, None]) / spread
-        mirrored = a_UP > 0  # the upper tail is counted from above, where small numbers are exact
+        mirrored = a_UP > 0  # in the upper tail, differences near 1 would lose all digits
         a_UP, b_UP = np.where(mirrored, -b_UP, a_UP), np.where(mirrored, -a_UP, b_UP)
         best = np.maximum(best, np.log(np.maximum(ndtr(b_UP) - ndtr(a_UP), 1e-300)).sum(axis=1))
-    top = best >= best.max() - 1e-9  # a plateau where the intervals share a stretch
+    top = best >= best.max() - 1e-9  # several, if the intervals overlap
     value = math.inf if top[-1] else -math.inf if top[0] else float(_RATIOS[top].mean())
     if count == 1:
         return Mean(value, -math.inf, math.inf, 1)
@@ -196,19 +196,19 @@ def log_ratio(low_P: ArrayLike, high_P: ArrayLike, level: float = 0.95) -> Mean 
 
 
 def losses_by_seed(table: pd.DataFrame) -> pd.DataFrame:
-    """Late loss, a row for each arm and a column for each seed; infinite where a run diverged. Of one cell;
-    without the arms that miss a seed."""
+    """Late loss of one cell, a row for each arm and a column for each seed; infinite if the run diverged. Arms without
+    some seed are left out."""
     late = late_values(measured(table))
     late = late.assign(loss=late["loss"].where(late["status"] == "finished", math.inf))
     return late.pivot_table(index="arm", columns="seed", values="loss", aggfunc="first", sort=False).dropna()
 
 
 def rank_correlation(x_K: ArrayLike, loss_KS: ArrayLike, resamples: int = 5000) -> Mean:
-    """Spearman's rho of a measure of K arms with their mean loss over S seeds. The 95 % interval resamples arms, and
-    for all of them the same seeds: both are samples, others could have been tried.
+    """Spearman's rho of a measure of K arms with their mean loss over S seeds. The 95 % interval resamples both the
+    arms and the seeds, which are the same for all arms.
 
     Raises:
-        InvalidInputError: fewer than four arms, or nothing varies.
+        InvalidInputError: fewer than four arms, or the measure does not vary.
     """
     x_K, loss_KS = np.asarray(x_K, float), np.asarray(loss_KS, float)
     arms, seeds = loss_KS.shape
@@ -223,14 +223,14 @@ def rank_correlation(x_K: ArrayLike, loss_KS: ArrayLike, resamples: int = 5000) 
 
 
 def arms_differ(loss_KS: ArrayLike) -> float:
-    """P-value of the F test that all arms have one loss, in the model loss = arm + seed + noise.
+    """P-value of the F test that all arms have the same loss, in the model loss = arm + seed + noise.
 
     Raises:
         InvalidInputError: fewer than two arms or seeds, or a loss that is not finite.
     """
     loss_KS = np.asarray(loss_KS, float)
     if loss_KS.ndim != 2 or min(loss_KS.shape) < 2 or not np.isfinite(loss_KS).all():
-        raise InvalidInputError("whether arms differ takes at least two arms and two seeds, with finite losses")
+        raise InvalidInputError("the F test of arms needs at least two arms and two seeds, with finite losses")
     arms, seeds = loss_KS.shape
     mean_K = loss_KS.mean(axis=1)
     rest_KS = loss_KS - mean_K[:, None] - loss_KS.mean(axis=0) + loss_KS.mean()
@@ -240,7 +240,7 @@ def arms_differ(loss_KS: ArrayLike) -> float:
 
 
 def _spearman(x: NDArray, y: NDArray) -> NDArray:
-    """Rank correlation along the last axis; NaN where one of the two does not vary."""
+    """Rank correlation along the last axis; NaN if one of the two does not vary."""
     a, b = stats.rankdata(x, axis=-1), stats.rankdata(y, axis=-1)
     a, b = a - a.mean(axis=-1, keepdims=True), b - b.mean(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -248,8 +248,8 @@ def _spearman(x: NDArray, y: NDArray) -> NDArray:
 
 
 def summary(table: pd.DataFrame, target: float) -> pd.DataFrame:
-    """A row for each cell and arm of an experiment: rate, rounds to ``target`` and accuracy and loss late in the run,
-    with the costs of a round. For tables."""
+    """A row for each cell and arm of an experiment: rate, rounds to ``target``, accuracy and loss late in the run, and
+    the costs of a round."""
     late = late_values(measured(table))
     per_round = measured(table)[measured(table)["round"] > 0].copy()
     for column in ("forward_passes", "bytes"):

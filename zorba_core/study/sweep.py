@@ -1,8 +1,8 @@
-"""Experiments: Settings x seeds, one row for each evaluation, one Parquet table for each experiment.
+"""Experiments: settings x seeds, one row for each evaluation, one Parquet table for each experiment.
 
-A plan (:mod:`zorba_core.study.plans`) names its cells and their arms. Trials choose the rate of each arm
-on a grid that grows until the best rate has a worse one on either side; then the arm's seeds run at that rate. Runs in
-the table are skipped and interrupted runs resume, so the same call continues a sweep after any stop.
+A plan (:mod:`zorba_core.study.plans`) has cells, and a cell has arms. Trials choose the rate of each arm on a grid that
+grows until the best rate has a worse one on either side. Then the arm's seeds run at that rate. Runs in the table are
+skipped and interrupted runs resume, so the same call continues a sweep after any stop.
 
     artifacts/experiments/NAME.parquet   the table (:data:`COLUMNS`), tracked
     artifacts/experiments/work/          run folders, each named by the hash of its config; not tracked
@@ -31,7 +31,7 @@ from zorba_core.files import fingerprint, to_json, write_json, write_parquet
 FOLDER, SCRATCH = Path("artifacts/experiments"), Path("artifacts/experiments/work")
 STEP = 2**0.5  # between two rates of a grid
 MOST_RATES = 7  # of one arm; a best rate on the edge of so many is reported as such
-# Measures of an allocation, by column: the number of an Allocation.
+# Measures of an allocation: the property of Allocation, by column.
 MEASURES = {
     "lambda": "bias_lambda",
     "V": "mean_inverse_popularity",
@@ -44,8 +44,8 @@ MEASURES = {
 COLUMNS: Mapping[str, str] = {
     "experiment": "string",
     "arm": "string",
-    "placebo_of": "string",  # the arm with the same numbers in theory; empty: no placebo
-    "role": "string",  # "trial": chooses a rate; "measure": what the experiment is about
+    "placebo_of": "string",  # the arm that is equal in theory; empty: no placebo
+    "role": "string",  # "trial": chooses a rate; "measure": counts as a result
     "base": "string",  # the base model
     "task": "string",
     "num_clients": "int64",
@@ -56,28 +56,28 @@ COLUMNS: Mapping[str, str] = {
     "round": "int64",  # of this evaluation; 0: the base model
     "accuracy": "float64",
     "loss": "float64",  # nats
-    "forward_passes": "int64",  # of one client's batch, by real clients, since the start
+    "forward_passes": "int64",  # of one client's batch, that real clients compute, since the start
     "backward_passes": "int64",
     "bytes": "float64",  # on the wire, up and down, since the start
     "psi_gib": "float64",  # VRAM of all clients by the paper's model
     **dict.fromkeys(MEASURES, "float64"),
-    "difference_error": "float64",  # of finite differences at the run's mu: relative to the exact scalars, at its start
-    "update_lost": "float64",  # share of a round's step that float32 weights lose to rounding, at its start
+    "difference_error": "float64",  # relative error of finite differences at the run's mu, before training
+    "update_lost": "float64",  # share of a round's step that float32 weights lose to rounding, before training
     "status": "string",  # of the run: "finished" or "diverged"
     "seconds": "float64",  # since the start, evaluations not counted
-    "weights_sha256": "string",  # after this round; empty where it was not kept
+    "weights_sha256": "string",  # after this round; empty where the log has none
     "config_sha256": "string",
-    "config": "string",  # JSON: the run can be made again from it
+    "config": "string",  # JSON, enough to repeat the run
     "commit": "string",  # of this repository; "+" where the checkout had changes
 }
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What is compared within a cell: runs that differ in their seed alone."""
+    """One side of a comparison within a cell: runs that differ only in their seed."""
 
     name: str
-    matrix: Callable[[int], Allocation] | None = None  # by seed; None: a method that trains every block
+    matrix: Callable[[int], Allocation] | None = None  # by seed; None: the method trains every block
     settings: Mapping[str, Any] = field(default_factory=dict)  # fields of Settings that replace the cell's
     lr: float = 1e-2  # the middle of the grid; the rate itself where there are no trials
     placebo_of: str = ""
@@ -85,7 +85,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Cell:
-    """One base model on one task with one fleet: the unit over which a claim is pooled."""
+    """One base model on one task with one fleet: the sample of a claim about several."""
 
     base: str
     task: str
@@ -93,7 +93,7 @@ class Cell:
     settings: Mapping[str, Any]  # fields of Settings; ``rounds`` among them
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
-    trial_seeds: tuple[int, ...] = (1000, 1001)  # none: every arm takes its lr as it is
+    trial_seeds: tuple[int, ...] = (1000, 1001)  # if empty, every arm uses its own lr
     prompt: str = ""  # instead of the task's own
     label_words: tuple[str, ...] = ()
     alpha: float = 1.0
@@ -112,7 +112,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Request:
-    """One run: everything that decides its bits in ``config``, and the labels of its rows."""
+    """One run: ``config`` decides its bits, the other fields label its rows."""
 
     experiment: str
     arm: Arm
@@ -137,18 +137,17 @@ def sweep(
     most: int | None = None,
     notice: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> pd.DataFrame:
-    """Run what is missing of ``plan``, at most ``most`` runs, and return its table. Each finished run is written at
-    once.
+    """Make the missing runs of ``plan``, at most ``most``, and return its table. Each finished run is written at once.
 
     Raises:
-        RunError: stopped by Ctrl-C, after the round at hand; or another process sweeps in ``scratch``.
+        RunError: Ctrl-C, after the current round; or another process sweeps in ``scratch``.
         InvalidInputError, MissingDataError: a run cannot be made here.
     """
     table = read_table(plan.name, folder, missing_ok=True)
     with _alone(Path(scratch)):
         made = 0
         while (todo := missing(plan, table)) and (most is None or made < most):
-            notice(f"{plan.name}: {len(todo)} runs are known to be missing; next: {todo[0]}")
+            notice(f"{plan.name}: at least {len(todo)} runs are missing; next: {todo[0]}")
             rows = run_request(todo[0], Path(scratch))
             table = pd.concat([table, rows], ignore_index=True) if len(table) else rows
             write_table(table, plan.name, folder)
@@ -157,17 +156,17 @@ def sweep(
 
 
 def missing(plan: Plan, table: pd.DataFrame) -> list[Request]:
-    """Planned runs that are not in the table yet, in their order. Measured runs of an arm are known once its trials
-    have decided its rate."""
+    """Planned runs that are not in the table yet, in order. An arm's measured runs are included once its trials have
+    decided its rate."""
     done = set(table["config_sha256"])
     unique: dict[str, Request] = {}
     for one in requests(plan, table):
-        unique.setdefault(one.sha256, one)  # a placebo can draw its arm's own matrix: the run is the arm's
+        unique.setdefault(one.sha256, one)  # a placebo can draw its arm's matrix: then the arm's run counts for both
     return [one for sha256, one in unique.items() if sha256 not in done]
 
 
 def requests(plan: Plan, table: pd.DataFrame) -> Iterator[Request]:
-    """Every run of the plan that is known now: for each cell its trials, then seed by seed its arms."""
+    """Every run of the plan so far: for each cell the trials, then the arms, seed by seed."""
     for cell in plan.cells:
         rates = {
             arm.name: [arm.lr] if not cell.trial_seeds else rates_tried(plan, cell, arm, table) for arm in cell.arms
@@ -183,9 +182,10 @@ def requests(plan: Plan, table: pd.DataFrame) -> Iterator[Request]:
 
 
 def request(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float) -> Request:
+    """The run of an arm with this seed and rate."""
     settings = {**cell.settings, **arm.settings, "seed": seed, "lr": lr}
     if role == "trial":
-        settings["eval_every"] = settings["rounds"]  # only its end counts
+        settings["eval_every"] = settings["rounds"]  # only the end of a trial counts
     config = {"base": cell.base, "task": cell.task, "num_clients": cell.num_clients, "alpha": cell.alpha}
     config |= {"prompt": cell.prompt, "label_words": list(cell.label_words), "settings": dict(sorted(settings.items()))}
     if arm.matrix is not None:
@@ -194,12 +194,12 @@ def request(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float) -
 
 
 def rates_tried(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> list[float]:
-    """The grid of an arm so far: three rates around its middle, and one more beyond an edge that is best."""
+    """The grid of an arm so far: three rates around its middle, and one more beyond an edge while the edge is best."""
     grid = [_rounded(arm.lr * STEP**power) for power in (-1, 0, 1)]
     while len(grid) < MOST_RATES:
         loss = trial_losses(plan, cell, arm, grid, table)
         if len(loss) < len(grid):
-            break  # trials of this grid are still to be made
+            break  # some trials of this grid have not run yet
         best = min(grid, key=lambda lr: loss[lr])
         if best == grid[0]:
             grid.insert(0, _rounded(grid[0] / STEP))
@@ -211,8 +211,7 @@ def rates_tried(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> list[f
 
 
 def trial_losses(plan: Plan, cell: Cell, arm: Arm, grid: Iterable[float], table: pd.DataFrame) -> dict[float, float]:
-    """Mean late loss over the trial seeds by rate, of the rates whose trials are all made; infinite where one
-    diverged."""
+    """Mean late loss over the trial seeds, for each rate whose trials have all ended; infinite if one diverged."""
     losses = {}
     for lr in grid:
         wanted = [request(plan, cell, arm, "trial", seed, lr).sha256 for seed in cell.trial_seeds]
@@ -224,7 +223,7 @@ def trial_losses(plan: Plan, cell: Cell, arm: Arm, grid: Iterable[float], table:
 
 
 def best_rate(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> float | None:
-    """The rate of the lowest late loss of the trials; None until the trials decide."""
+    """The rate with the lowest late loss in the trials; None until all have ended."""
     if not cell.trial_seeds:
         return arm.lr
     grid = rates_tried(plan, cell, arm, table)
@@ -233,8 +232,8 @@ def best_rate(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> float | 
 
 
 def late_values(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each run: the mean ``loss`` and ``accuracy`` of the evaluations in the last third of its rounds, with
-    the columns that are the same in all of its rows."""
+    """A row for each run: mean ``loss`` and ``accuracy`` of the evaluations in the last third of its rounds, with the
+    other columns of its first row."""
     late = table[table["round"] > table["rounds"] * 2 / 3]
     means = late.groupby("config_sha256")[["loss", "accuracy"]].mean()
     first = (
@@ -248,10 +247,10 @@ def _rounded(lr: float) -> float:
 
 
 def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
-    """The rows of one run: made, resumed, or read where its folder has them all.
+    """The table's rows of one run, which is started, resumed, or only read if it has ended.
 
     Raises:
-        RunError: stopped by Ctrl-C.
+        RunError: Ctrl-C.
         ZorbaError: the run cannot be made here.
     """
     from transformers.utils import logging as transformers_logging
@@ -267,11 +266,9 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
                 run = make_run(asked.config, folder, callbacks=[interrupt])
             elif not run.finished and not (folder / "diverged.json").is_file():
                 run = run.resume(callbacks=[interrupt])
-    except KeyboardInterrupt:
-        raise RunError("stopped; what is finished is kept, and the same command continues") from None
-    except RunError as error:
-        if str(error).startswith("interrupted"):
-            raise RunError("stopped; what is finished is kept, and the same command continues") from None
+    except (KeyboardInterrupt, RunError) as error:
+        if isinstance(error, KeyboardInterrupt) or str(error).startswith("interrupted"):
+            raise RunError("stopped; finished runs are kept, and the same command continues") from None
         write_json(folder / "diverged.json", {"reason": str(error)})
         run = _existing_run(folder)
     if (folder / "diverged.json").is_file():
@@ -280,7 +277,7 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
 
 
 def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callbacks: Iterable[Any] = ()) -> Any:
-    """The run of a config (a row's ``config``, read as JSON), in a new folder below ``folder``."""
+    """Make the run of a row's ``config`` (as a dictionary) in a new folder below ``folder``."""
     from dataclasses import replace
 
     from zorba_core.data.task import get_task
@@ -301,11 +298,11 @@ def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callback
         settings=settings,
         alpha=config["alpha"],
         label_words=config["label_words"] or None,
-        threads=1,  # whose bits the table has
+        threads=1,  # the bits in the table are those of one thread
         runs_folder=folder,
         name="run",
         callbacks=list(callbacks),
-        force=True,  # rates that are too large belong to what is measured
+        force=True,  # trials include rates that are too large
     )
 
 
@@ -318,7 +315,7 @@ def _allocation(config: Mapping[str, Any]) -> Allocation:
 
 
 def _existing_run(folder: Path) -> Any:
-    """The run in this folder; None where there is none, or only one that ended before its first round."""
+    """The run in this folder; None if there is none. A run that ended before its first round is removed."""
     from zorba_core.runs import Run
 
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -361,7 +358,7 @@ def rows_of(asked: Request, run: Any, status: str) -> pd.DataFrame:
         "commit": f"{environment['git_commit']}{'+' if environment['git_dirty'] else ''}",
     }
     sha256_of = {done.round: done.weights_sha256 or "" for done in run.rounds}
-    block_parameters = max((done.scalars_up // N for done in run.rounds), default=0)  # what a dense report holds
+    block_parameters = max((done.scalars_up // N for done in run.rounds), default=0)  # in a dense report
     rows = []
     for point in run.evaluations.itertuples():
         sent = run_communication(
@@ -374,7 +371,7 @@ def rows_of(asked: Request, run: Any, status: str) -> pd.DataFrame:
             parameters=spec.num_parameters,
             block_parameters=block_parameters,
         )
-        passes = N * point.round * (settings.directions + 1)  # what real clients compute, whichever estimator it was
+        passes = N * point.round * (settings.directions + 1)  # of real clients, whichever estimator the run used
         rows.append(
             labels
             | {
@@ -392,7 +389,7 @@ def rows_of(asked: Request, run: Any, status: str) -> pd.DataFrame:
 
 
 def _measured_before(environment: Mapping[str, Any]) -> dict[str, float]:
-    """What the run's preflight measured of its first round; NaN where it did not."""
+    """Measurements of the run's preflight; NaN if it made none."""
     preflight = environment.get("preflight", {})
     checks = {check["name"]: check["measured"] for check in preflight.get("checks", ())}
     differences = preflight.get("finite_differences", {})
@@ -404,8 +401,8 @@ def read_table(name: str, folder: str | os.PathLike[str] = FOLDER, *, missing_ok
     """The table of an experiment, a row for each evaluation (:data:`COLUMNS`). No torch.
 
     Raises:
-        MissingDataError: no such table; names the command that makes it.
-        InvalidInputError: the file is not such a table.
+        MissingDataError: there is no such table.
+        InvalidInputError: the file has another form.
     """
     path = Path(folder) / f"{name}.parquet"
     if not path.is_file():
@@ -430,10 +427,10 @@ def write_table(table: pd.DataFrame, name: str, folder: str | os.PathLike[str] =
 
 @contextmanager
 def _alone(scratch: Path) -> Iterator[None]:
-    """Context manager: no other process sweeps in ``scratch``.
+    """Context manager: lock ``scratch`` against other sweeps.
 
     Raises:
-        RunError: another one does.
+        RunError: another process has the lock.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     with open(scratch / ".lock", "ab") as file:

@@ -1,4 +1,4 @@
-"""The paper's convergence theory as numbers: Theorems 1 and 2, and small problems on which each step can be checked.
+"""The paper's convergence theory in numbers: Theorems 1 and 2, and small problems to check each step on.
 
 Theorems 1 and 2 bound (1/T) sum_t ||grad f(w_t)||^2 by ``gap / (D T) + (Theta / D) Lambda``, with D = Omega or Phi. The
 statements and the proofs (appendix) disagree in three places; ``stated`` selects the statement:
@@ -29,7 +29,7 @@ Loss = Callable[[NDArray], float]
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants of the bounds; sigma's are those of Assumptions 2 and 3."""
+    """Constants of the bounds, with the sigmas of Assumptions 2 and 3."""
 
     lr: float  # eta
     num_clients: int  # N
@@ -51,19 +51,19 @@ class Bound:
     theta: float
 
     def denominator(self, bias_lambda: float) -> float:
-        """Omega(Lambda) or Phi(Lambda); the bound says nothing unless it is positive."""
+        """Omega(Lambda) or Phi(Lambda); the bound is empty unless this is positive."""
         return self.intercept - self.slope * bias_lambda
 
     def bias(self, bias_lambda: float) -> float:
-        """The term that rounds do not diminish, Theta Lambda / D; infinite where D <= 0. It rises with Lambda (Lemma
+        """The term that more rounds do not reduce, Theta Lambda / D; infinite if D <= 0. It rises with Lambda (Lemma
         4): its derivative is Theta (eta / 2) / D^2."""
         denominator = self.denominator(bias_lambda)
         return self.theta * bias_lambda / denominator if denominator > 0 else math.inf
 
     def average_gradient(self, bias_lambda: float, gap: float, num_rounds: float) -> float:
-        """The whole bound for ``gap`` = f(w_1) - f(w*) after ``num_rounds``; infinite where D <= 0.
+        """The whole bound for ``gap`` = f(w_1) - f(w*) after ``num_rounds``; infinite if D <= 0.
 
-        Theorem 1 prints a sum over t around the gap where its proof has none; this is the proof's.
+        As in the proof: Theorem 1 prints a sum over t around the gap, its proof has none.
         """
         denominator = self.denominator(bias_lambda)
         return gap / (denominator * num_rounds) + self.bias(bias_lambda) if denominator > 0 else math.inf
@@ -113,13 +113,13 @@ def _estimate_error(c: Constants) -> float:
 
 def design(num_parameters: int, length: float) -> NDArray[np.float64]:
     """The 2d points +-length e_i, shape (P, d). Their mean of v v' is that of the whole sphere, length^2 / d times the
-    identity, so an average over them is exact for a function of second order in v."""
+    identity. So an average over them is exact for a function of at most second order in v."""
     identity_DD = length * np.eye(num_parameters)
     return np.concatenate([identity_DD, -identity_DD])
 
 
 def mean_estimate(loss: Loss, w_D: NDArray, mu: float, length: float) -> NDArray[np.float64]:
-    """E[((F(w + mu v) - F(w)) / mu) v] over directions of ``length``: exact for a loss of at most second order."""
+    """E[((F(w + mu v) - F(w)) / mu) v] over directions of ``length``; exact for a loss of at most second order."""
     v_PD = design(w_D.size, length)
     rho_P = np.array([(loss(w_D + mu * v_D) - loss(w_D)) / mu for v_D in v_PD])
     return rho_P @ v_PD / len(v_PD)
@@ -127,7 +127,7 @@ def mean_estimate(loss: Loss, w_D: NDArray, mu: float, length: float) -> NDArray
 
 def mean_square_estimate(gradient_D: NDArray, directions: int, length: float) -> float:
     """E||(1/Q) sum_q <g, v_q> v_q||^2 for independent directions of ``length`` (mu -> 0): the trace of E[dw dw'] at
-    eta = 1 where all clients are alike and activate every block. All v have one length, so second order suffices."""
+    eta = 1 if all clients are equal and activate every block. All v have one length, so second order suffices."""
     v_PD = design(gradient_D.size, length)
     one_PD = (v_PD @ gradient_D)[:, None] * v_PD
     same = float(np.square(one_PD).sum(axis=1).mean())
@@ -136,7 +136,7 @@ def mean_square_estimate(gradient_D: NDArray, directions: int, length: float) ->
 
 
 def lemma_3_trace(gradient_D: NDArray, num_clients: int) -> float:
-    """Trace of Lemma 3's right side as printed, at eta = 1 and without mini-batch noise (Sigma = 0)."""
+    """The trace of Lemma 3's printed right side, at eta = 1 and without mini-batch noise (Sigma = 0)."""
     d, square = gradient_D.size, float(gradient_D @ gradient_D)
     return num_clients * square * (1 + (d - 2) / (d + 2) + d * d / (d + 2))
 
@@ -145,15 +145,15 @@ def lemma_3_trace(gradient_D: NDArray, num_clients: int) -> float:
 
 
 class BiasTerms(NamedTuple):
-    """The part of T3 that comes from clients whose data differ, step by step in the proof of Theorem 1."""
+    """The part of T3 that comes from differences between clients' data, by the steps in the proof of Theorem 1."""
 
     exact: float  # ||[sum_n w_mn (grad_m f - grad_m f_n)]_m||^2
     after_jensen: float  # N sum_n ||[w_mn (grad_m f - grad_m f_n)]_m||^2, step (b)
-    charged: float  # N Lambda sigma_G^2, what enters the bound
+    charged: float  # N Lambda sigma_G^2, the term of the bound
 
 
 def bias_terms(A_MN: NDArray[np.bool_], gradient_NMK: NDArray[np.float64]) -> BiasTerms:
-    """``gradient_NMK``: client n's gradient of block m, K parameters a block."""
+    """Compute the terms. ``gradient_NMK``: client n's gradient of block m, K parameters in each block."""
     num_clients = A_MN.shape[1]
     weight_MN = A_MN / A_MN.sum(axis=1, keepdims=True)
     apart_NMK = gradient_NMK.mean(axis=0) - gradient_NMK
@@ -167,15 +167,15 @@ def bias_terms(A_MN: NDArray[np.bool_], gradient_NMK: NDArray[np.float64]) -> Bi
 
 
 def expected_bias(A_MN: NDArray[np.bool_]) -> float:
-    """E of the exact term where the clients' gradients differ from their common mean independently, variance 1 a block:
-    sum_m sum_n (w_mn - 1/N)^2, which is M (V - 1/N)."""
+    """Expectation of the exact term if the clients' gradients differ from their mean independently, with variance 1 in
+    each block: sum_m sum_n (w_mn - 1/N)^2 = M (V - 1/N)."""
     weight_MN = A_MN / A_MN.sum(axis=1, keepdims=True)
     return float(np.square(weight_MN - 1 / A_MN.shape[1]).sum())
 
 
 def dropped_at_optimum(num_blocks: int, num_clients: int, size: int = 3, seed: int = 0) -> tuple[float, float]:
-    """||mean update|| at the optimum, over ||gradient|| at w = 0, where inactive blocks are frozen and where they are
-    dropped (zero, as section II's a_mn w_m reads). Clients share one quadratic loss whose blocks are coupled, each
+    """||mean update|| at the optimum over ||gradient|| at w = 0, with inactive blocks frozen and with inactive blocks
+    dropped (zero, as in section II's a_mn w_m). All clients have the same quadratic loss with coupled blocks, and each
     activates about half of the blocks."""
     rng = np.random.default_rng(seed)
     d = num_blocks * size
@@ -200,7 +200,7 @@ def dropped_at_optimum(num_blocks: int, num_clients: int, size: int = 3, seed: i
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """Clients with losses f_n(w) = (w - b_n)' S (w - b_n) / 2, S diagonal: every constant of the bounds is known."""
+    """Clients with losses f_n(w) = (w - b_n)' S (w - b_n) / 2, S diagonal, so every constant of the bounds is known."""
 
     curvature_D: NDArray[np.float64]  # the diagonal of S, the same for all clients
     optimum_ND: NDArray[np.float64]  # the b_n
@@ -231,8 +231,8 @@ class Quadratic:
     def squared_gradients(
         self, A_MN: NDArray[np.bool_], lr: float, num_rounds: int, directions: int, seed: int
     ) -> NDArray[np.float64]:
-        """||grad f(w_t)||^2 of each round of ZorBA from w = 0, shape (T,): its mean is the left side of Theorems 1 and
-        2. Directions on the sphere of radius sqrt(d), mu -> 0."""
+        """||grad f(w_t)||^2 of each round of ZorBA from w = 0, shape (T,). The mean is the left side of Theorems 1 and
+        2. Directions have norm sqrt(d), and mu -> 0."""
         rng = np.random.default_rng(seed)
         (num_blocks, num_clients), size = A_MN.shape, self.curvature_D.size
         weight_DN = np.repeat(A_MN / A_MN.sum(axis=1, keepdims=True), size // num_blocks, axis=0)

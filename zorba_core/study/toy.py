@@ -1,9 +1,9 @@
-"""The 3 x 3 toy of the paper's Fig. 3, in full: every feasible matrix, the classes that differ in more than order, and
-the paper's observations on them, with exact fractions.
+"""The 3 x 3 toy of the paper's Fig. 3 in full: every feasible matrix, their classes up to the order of blocks and
+clients, and the paper's observations on them, with exact fractions.
 
-The figure's matrices are not in the text; enumeration needs none of them. Permuting rows (blocks) or columns
-(clients) changes neither Lambda, V nor VRAM, so one representative stands for a class. Classes carry the letters a to
-q, by total of activated blocks, then Lambda.
+The paper's text does not contain the figure's matrices; enumeration does not need them. Permuting rows (blocks) or
+columns (clients) changes neither Lambda nor V nor VRAM, so one matrix represents its class. The classes have the
+letters a to q, by total of activated blocks, then Lambda.
 
 Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks.
 """
@@ -29,7 +29,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True, eq=False)
 class MatrixClass:
-    """Matrices equal up to the order of blocks and clients: one of them, and how many there are."""
+    """Matrices that differ only in the order of blocks and clients: one of them, and how many there are."""
 
     representative: Allocation
     count: int
@@ -45,7 +45,7 @@ class MatrixClass:
 
 def enumerate_classes(num_blocks: int = 3, num_clients: int = 3) -> list[MatrixClass]:
     """Every class of matrices in which each block and each client has at least one 1, ordered by total blocks, then
-    Lambda. The default gives 17 classes of 265 matrices. O(2^(MN) M! N!).
+    Lambda. The default gives 17 classes of 265 matrices. O(2^(MN) N! M log M).
 
     Raises:
         InvalidInputError: more than 16 cells.
@@ -76,8 +76,8 @@ def feasible_matrices(num_blocks: int, num_clients: int) -> Iterable[NDArray[np.
 
 
 def canonical_form(A_MN: NDArray[np.bool_]) -> tuple[bool, ...]:
-    """What two matrices share exactly if they differ only in order: the largest matrix, read row by row, over all
-    orders of clients, with its rows sorted falling. O(M! N!)."""
+    """The same cells for two matrices exactly if they differ only in the order of blocks and clients: the largest
+    matrix, read row by row, over all orders of clients, with its rows in falling order. O(N! M log M)."""
     forms = []
     for order in itertools.permutations(range(A_MN.shape[1])):
         rows = sorted((tuple(row) for row in A_MN[:, order].tolist()), reverse=True)
@@ -86,7 +86,7 @@ def canonical_form(A_MN: NDArray[np.bool_]) -> tuple[bool, ...]:
 
 
 def exact_lambda(allocation: Allocation) -> Fraction:
-    """Lambda as a fraction; every client needs a block."""
+    """Lambda as a fraction, for an allocation in which every client has a block."""
     return sum((Fraction(1, int(c) ** 2) for c in allocation.least_popularity_N), Fraction(0))
 
 
@@ -105,10 +105,8 @@ def class_lambdas() -> dict[str, Fraction]:
 
 @functools.cache
 def single_steps() -> tuple[tuple[str, str, int], ...]:
-    """Every way to switch on one more block of a feasible matrix: (class before, class after, sign of Lambda's change).
-
-    936 steps in all.
-    """
+    """All 936 ways to activate one more block in a feasible matrix: (class before, class after, sign of Lambda's
+    change)."""
     value = class_lambdas()
     letter_of = {canonical_form(each.representative.A_MN): x for x, each in lettered_classes().items()}
     steps = []
@@ -123,9 +121,9 @@ def single_steps() -> tuple[tuple[str, str, int], ...]:
 
 
 def uneven_pairs() -> tuple[Pairs, Pairs]:
-    """Pairs (lower Lambda, higher Lambda) of classes with equal totals where the lower one is the more uneven, and
-    where it is the more even. More uneven: it majorises the other in blocks' popularities or in clients' blocks, and in
-    neither is it majorised."""
+    """Pairs (lower Lambda, higher Lambda) of classes with equal totals: those whose first class is more uneven, and
+    those whose second is. A class is more uneven if it majorises the other in the blocks' popularities or in the
+    clients' numbers of blocks, and the other majorises it in neither."""
     classes, value = lettered_classes(), class_lambdas()
     uneven_is_lower, uneven_is_higher = [], []
     for low, high in itertools.permutations(classes, 2):
@@ -136,21 +134,22 @@ def uneven_pairs() -> tuple[Pairs, Pairs]:
 
 
 def majorises(x: Iterable[int], y: Iterable[int]) -> bool:
-    """x is at least as uneven as y: equal sums, and the k largest of x add up to no less, for every k."""
+    """Whether x is at least as uneven as y: equal sums, and for every k the k largest of x add up to at least as
+    much."""
     a, b = np.sort(list(x))[::-1].cumsum(), np.sort(list(y))[::-1].cumsum()
     return bool(a[-1] == b[-1] and (a >= b).all())
 
 
 def counter_example() -> tuple[Allocation, Allocation]:
-    """The smallest case against Theorem 3, budgets (3, 2, 1, 1, 1, 1) and three blocks: the matrix of its rule, and
-    that of lowest Lambda."""
+    """The smallest counter-example to Theorem 3, budgets (3, 2, 1, 1, 1, 1) and three blocks: the matrix of its rule,
+    and the matrix of lowest Lambda."""
     flat = Allocation([[1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], [1, 0, 0, 0, 1, 1]])
     hub = Allocation([[1, 0, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]])
     return flat, hub
 
 
 def _more_uneven(a: Allocation, b: Allocation) -> int:
-    """1 where the first is the more uneven, -1 where the second is, 0 where neither."""
+    """1 if the first is more uneven, -1 if the second is, 0 if neither."""
     signs = {
         majorises(x, y) - majorises(y, x) if majorises(x, y) or majorises(y, x) else None
         for x, y in ((a.popularity_M, b.popularity_M), (a.blocks_held_N, b.blocks_held_N))
