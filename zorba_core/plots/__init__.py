@@ -1,4 +1,4 @@
-"""Data to plotly figures, shared by the notebooks and the dashboard; this package imports neither."""
+"""Plotly figures for the notebooks and the dashboard."""
 
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.front import Stairs, front_figure, front_order, stairs_figure

@@ -1,4 +1,4 @@
-"""An activation matrix as one picture: who trains which block, how often each block is trained, and the VRAM.
+"""The figure of an activation matrix: who trains which block, the popularity of each block, and each client's VRAM.
 
 Shapes: M blocks, N clients. ``A_MN`` bool; ``order_N`` int64, the clients from left to right; ``used_N_gib`` and
 ``capacity_N_gib`` float64.
@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from zorba_core.allocation.measures import least_popularity
 from zorba_core.plots.theme import LIGHT, Palette, axis, styled, trace
 
-_OUTLINED = 120  # clients; with more, outlines and gaps cover the cells
-_BARS = 0.12  # share of the width, for the popularity of each block
+_OUTLINED = 120  # clients; with more, outlines and gaps would cover the cells
+_BARS = 0.12  # share of the width for the bars of popularity
 
 
 def allocation_figure(
@@ -33,11 +33,11 @@ def allocation_figure(
     height: int | None = None,
 ) -> go.Figure:
     """Blocks (rows) by clients (columns), a filled cell for an activated block, and each block's popularity on the
-    right; with ``used_N_gib`` and ``capacity_N_gib``, each client's VRAM above its column, on the same axis.
+    right; with ``used_N_gib`` and ``capacity_N_gib``, each client's VRAM above its column.
 
     Args:
         parameters_gib: VRAM of the parameters, which every client needs (psi_md).
-        changed_MN: cells to be outlined.
+        changed_MN: cells to outline.
     """
     A_MN = np.asarray(A_MN, dtype=bool)
     M, N = A_MN.shape
@@ -107,7 +107,7 @@ def _axes(M: int, N: int, popularity_M: NDArray[np.int64], top: float, with_vram
         "xaxis2": axis("clients", 4, **beyond, **bare),
     }
     if with_vram:
-        apart = {"ticklabelshift": -5}  # pixels upwards: its zero is close to the first block's
+        apart = {"ticklabelshift": -5}  # pixels upwards: the label 0 would touch that of the first block
         axes["yaxis2"] = axis("GiB", 6, domain=[top, 1], rangemode="tozero", nticks=4, **apart)
     return axes
 
@@ -117,7 +117,7 @@ def client_order(
 ) -> NDArray[np.int64]:
     """Clients from left to right: ``"given"``, ``"vram"`` (largest first), ``"budget"`` (largest first, needs
     ``budget_N``), ``"blocks"`` (most blocks first, then by the first block, which groups equal columns)
-    or ``"least"`` (smallest least popularity first: those that Lambda charges most)."""
+    or ``"least"`` (smallest least popularity first: the largest terms of Lambda)."""
     if by == "vram":
         return np.argsort(-np.asarray(capacity_N, float), kind="stable")
     if by == "budget" and budget_N is not None:
@@ -132,8 +132,7 @@ def client_order(
 def _popularity_bars(
     popularity_M: NDArray[np.int64], num_clients: int, labelled: bool, palette: Palette
 ) -> dict[str, Any]:
-    """``labelled``: there is room for a number in each row; otherwise the first block with the most clients and the
-    first with the fewest have one."""
+    """``labelled``: each row has room for its number; otherwise only the most and the least popular block show it."""
     scarce_M = (popularity_M == popularity_M.min()) & (popularity_M.min() < 0.8 * popularity_M.max())
     ends_M = np.isin(np.arange(len(popularity_M)), (popularity_M.argmax(), popularity_M.argmin()))
     return trace(
@@ -171,7 +170,7 @@ def _vram_bars(
         "hovertemplate": "%{x} uses %{customdata[0]:.2f} of %{customdata[1]:.2f} GiB<extra></extra>",
         "yaxis": "y2",
     }
-    if len(used_N) > _OUTLINED:  # an area is drawn in a tenth of the time of a thousand bars
+    if len(used_N) > _OUTLINED:  # a thousand bars take ten times as long to draw as an area
         line = {"width": 0, "shape": "hvh"}
         return [
             trace("scatter", y=y, name=name, mode="lines", line=line, fill="tozeroy", fillcolor=color, **shared)

@@ -1,5 +1,5 @@
-"""Figures of the experiments: matrices side by side, learning curves, differences between arms, and measures against
-loss. Tables are those of :mod:`zorba_core.study.sweep`.
+"""Figures of the experiments: matrices side by side, learning curves, differences between arms, and loss against
+measures. Tables have the columns of :mod:`zorba_core.study.sweep`.
 
 Shapes: M blocks, N clients.
 """
@@ -64,8 +64,8 @@ def matrices_figure(allocations: Mapping[str, Allocation], *, palette: Palette =
 def arm_curves_figure(
     table: pd.DataFrame, column: str = "accuracy", *, target: float | None = None, palette: Palette = LIGHT
 ) -> go.Figure:
-    """Mean over seeds against rounds, a line for each arm of one cell, with the range of its seeds. An arm is drawn as
-    far as all of its runs went."""
+    """Mean over seeds against rounds, a line for each arm of one cell, with the range over seeds. A line ends where the
+    first of its runs ends."""
     figure = go.Figure()
     runs = table[table["role"] == "measure"]
     for index, (arm, rows) in enumerate(runs.groupby("arm", sort=False)):
@@ -100,11 +100,11 @@ def arm_curves_figure(
 def differences_figure(
     differences: Mapping[str, pd.DataFrame], *, x: str, margin: float = 0.0, palette: Palette = LIGHT
 ) -> go.Figure:
-    """A line for each comparison and cell: its mean with a 95 % interval, and its seeds as dots.
+    """A row for each comparison and cell: the mean with a 95 % interval, and a dot for each seed.
 
     Args:
-        differences: by the name of a comparison, rows of :func:`zorba_core.study.statistics.paired`.
-        margin: drawn as a band around zero.
+        differences: rows of :func:`zorba_core.study.statistics.paired`, by the name of the comparison.
+        margin: half the width of a band around zero.
     """
     from zorba_core.study.statistics import by_cell
 
@@ -135,8 +135,8 @@ def differences_figure(
 
 
 def predictors_figure(table: pd.DataFrame, measures: Sequence[str], *, palette: Palette = LIGHT) -> go.Figure:
-    """Mean late loss of each arm against each measure, a panel each on a log axis. ``table``: an arm a row, with the
-    measures, ``loss`` and its standard error ``error``; the arm's name is the index."""
+    """Mean late loss of each arm against each measure, a panel with a log axis for each measure. ``table`` has a row
+    for each arm: the measures, ``loss`` and its standard error ``error``; the index is the arm's name."""
     titles = [MEASURE_NAMES[measure] for measure in measures]
     figure = make_subplots(1, len(measures), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03)
     for column, measure in enumerate(measures, start=1):
@@ -152,7 +152,7 @@ def predictors_figure(table: pd.DataFrame, measures: Sequence[str], *, palette: 
             col=column,
         )
     apply(figure, palette, height=360)
-    # Left to itself a log axis that spans less than a decade labels every minor step.
+    # By default plotly labels every minor step of a log axis shorter than a decade.
     figure.update_xaxes(type="log", tickvals=[step * 10.0**decade for decade in range(-4, 4) for step in (1, 2, 5)])
     figure.update_traces(showlegend=False).update_yaxes(title="late loss, nats", col=1)
     return figure.update_layout(width=WIDTH, margin={"t": 34, "l": 8, "r": 8, "b": 8})

@@ -1,6 +1,6 @@
-"""Lambda against VRAM: the dashboard's curves, as stairs, and the fronts of :func:`~zorba_core.allocation.sweep`.
+"""Lambda against VRAM: the dashboard's curves as stairs, and the fronts of :func:`~zorba_core.allocation.sweep`.
 
-A stair shows the lowest value within an amount of VRAM, so two curves with few points never seem to cross.
+A step shows the lowest Lambda within an amount of VRAM, so two curves with few points never seem to cross.
 
 Shapes: E points of a sweep, F points of its front, P points of a curve; rising VRAM.
 """
@@ -31,31 +31,33 @@ from zorba_core.plots.theme import (
     trace,
 )
 
-# Place in the palette and dash of each method: each method always has the same colour.
+# (index in the palette's series, dash) of each method, so that a method always has the same colour.
 METHOD_STYLES = {"paper": (0, "solid"), "exact": (1, "solid"), "two-level": (2, "dashdot"), "bound": (6, "dot")}
-OTHER_LOOK = (2, "longdash")  # of a solver from elsewhere
-FLEET_STYLES = ((3, "dash"), (4, "dash"), (5, "dash"), (7, "dash"))  # of the fleets that are compared
-_FEW = 60  # points that get markers
-# Plotly fades what is not selected; here the selection has its own marker.
+OTHER_LOOK = (2, "longdash")  # of a solver from a plugin
+FLEET_STYLES = ((3, "dash"), (4, "dash"), (5, "dash"), (7, "dash"))  # of the fleets in a comparison
+_FEW = 60  # a curve of at most so many points has markers
+# Plotly fades all points but the selected one; here the selection has its own marker.
 _NEVER_DIMMED = {"selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}}}
 
 
 @dataclass(frozen=True, eq=False)
 class Stairs:
-    """One curve."""
+    """One curve of :func:`stairs_figure`."""
 
     name: str
     gib_P: NDArray[np.float64]
     lambda_P: NDArray[np.float64]
     least_P: NDArray[np.int64]
-    """Clients of the block that the fewest train."""
+    """Smallest popularity of a block."""
     total_gib: float
-    """All VRAM of the fleet, which shares refer to."""
+    """VRAM of the whole fleet."""
     look: tuple[int, str]
+    """Index in the palette's series, and dash."""
     is_bound: bool = False
     strong: bool = False
+    """The curve that the page follows: a wider line, and a click on any point."""
     dots: bool = False
-    """Points alone: so few that stairs between them would look worse than what lies between."""
+    """Points without steps, for a curve of few points, between which the true values lie far below the steps."""
 
 
 def stairs_figure(
@@ -68,13 +70,13 @@ def stairs_figure(
     palette: Palette = LIGHT,
     height: int = 360,
 ) -> go.Figure:
-    """Λ on a logarithmic axis of fixed range against VRAM over all clients.
+    """Λ on a logarithmic axis of fixed range against the VRAM of all clients. One curve is the strong one.
 
     Args:
-        chosen: GiB and Λ of the point that the reader chose, on the strong curve.
-        references: labelled points, as GiB and Λ; of the fleet of the strong curve.
+        chosen: GiB and Λ of the selected point on the strong curve.
+        references: GiB and Λ of labelled points, for the strong curve's fleet.
         lambda_range: lowest and highest Λ of the axis.
-        share: VRAM as a share of each curve's ``total_gib`` instead of GiB.
+        share: show VRAM as a share of each curve's ``total_gib`` instead of GiB.
     """
     traces: list[Any] = [_curve(curve, share, palette) for curve in curves]
     scale = next(curve.total_gib for curve in curves if curve.strong) if share else 1.0
@@ -105,19 +107,17 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
     place, dash = curve.look
     color = palette.series[place]
     shares = curve.gib_P / curve.total_gib
-    words = (
-        "no allocation has a smaller Λ" if curve.is_bound else "each block trained by at least %{customdata[2]} clients"
-    )
+    words = "no allocation has a smaller Λ" if curve.is_bound else "at least %{customdata[2]} clients train each block"
     marked = curve.dots or (len(curve.gib_P) <= _FEW and not curve.is_bound)
     opacity = {"opacity": 1 if marked else 0}
-    # A bound holds up to the point at which it is known; a result holds from its point on.
+    # The bound of a point holds for less VRAM too, an allocation for more.
     shape = "vh" if curve.is_bound else "hv"
     return trace(
         "scatter",
         x=(shares if share else curve.gib_P).tolist(),
         y=curve.lambda_P.tolist(),
         customdata=np.column_stack((curve.gib_P, shares, curve.least_P)).tolist(),
-        # Only markers can be clicked; on a curve of many points they are invisible.
+        # Clicks need markers; on a curve of many points they are invisible.
         mode="markers" if curve.dots else "lines+markers" if marked or curve.strong else "lines",
         name=as_text(curve.name),
         line={"color": color, "width": 3 if curve.strong else 1.8, "shape": shape, "dash": dash},
@@ -143,7 +143,7 @@ def front_figure(
 
     Args:
         knee: mark each front's knee.
-        references: labelled points, as VRAM ratio and Lambda.
+        references: VRAM ratio and Lambda of labelled points.
     """
     traces = []
     for index, (name, front) in enumerate(fronts.items()):

@@ -1,5 +1,4 @@
-"""Memory: how many blocks fit on the clients of a fleet, what the paper's model charges for them, and what a forward
-pass holds.
+"""Memory: how many blocks fit on each client, VRAM by the paper's model, and the memory that a forward pass needs.
 
 Shapes: N clients; S steps (operations) of a forward pass. ``gib_N`` float64.
 """
@@ -30,12 +29,12 @@ def histogram_figure(
     palette: Palette = LIGHT,
     height: int = 170,
 ) -> go.Figure:
-    """Clients by VRAM, a bar for each block that fits (for several where the range is wide), with upright lines where
-    one block fits and where all ``num_blocks`` fit. Clients to the left of the first line are too small.
+    """Histogram of the clients' VRAM. A bar is one block wide, or several if the range is wide. Upright lines show
+    where one block fits and where all ``num_blocks`` fit. Clients to the left of the first line are too small.
 
     Args:
-        one_gib: for the model and one block.
-        block_gib: for each further block.
+        one_gib: VRAM of the model and one block.
+        block_gib: VRAM of each further block.
     """
     all_gib = one_gib + (num_blocks - 1) * block_gib
     most = max(all_gib, float(gib_N.max(initial=0.0)))
@@ -81,7 +80,7 @@ def vram_by_blocks_figure(
     *,
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """The paper's Fig. 1: psi_md and the three terms of psi_block, stacked for 1 to M activated blocks."""
+    """The paper's Fig. 1: psi_md and the three terms of psi_block, stacked, for 1 to M activated blocks."""
     blocks = list(range(1, model.num_blocks + 1))
     number = workload.batch_size * workload.seq_len * model.hidden_size * workload.bytes_per_number / _MIB  # BLH
     parameters = model.num_parameters * workload.bytes_per_number / _MIB
@@ -120,8 +119,8 @@ def forward_pass_figure(
     *,
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """Activations alive after each operation of a forward pass, and the staircase of a model that charges
-    ``charged_mib`` for every block. ``block_ends[m]``: how many operations are done when block m is."""
+    """Activations that are alive after each operation of a forward pass, and stairs of ``charged_mib`` for each block,
+    as in the paper's model. ``block_ends[m]``: number of operations up to the end of block m."""
     position_S = _in_blocks(len(alive_S_mib), block_ends)
     stairs_x, stairs_y = [], []
     for m in range(len(block_ends)):
@@ -162,7 +161,7 @@ def forward_pass_figure(
 
 
 def _in_blocks(steps: int, block_ends: Sequence[int]) -> list[float]:
-    """Operation indices as a position along the blocks; what comes before the first block belongs to it."""
+    """The position of each operation along the blocks; operations before the first block belong to it."""
     starts = [0, *block_ends[:-1]]
     position = []
     for step in range(1, steps + 1):

@@ -1,4 +1,4 @@
-"""Figures as pictures, made on this machine without a network; needs kaleido and a Chromium."""
+"""Figures as picture files, made without a network. Needs kaleido and Chromium."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ import threading
 
 import plotly.graph_objects as go
 
-# For `kaleido.Kaleido` and `kaleido.start_sync_server`: no MathJax, which no figure here uses, and no network for the
-# browser, since nothing listens at this address.
+# Options of kaleido: no MathJax, which no figure here uses, and a proxy that does not exist, so no network.
 OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
-_WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure without a size
+_WIDTH, _HEIGHT = 1000, 520  # pixels, for a figure without a size
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_ONE_AT_A_TIME = threading.Lock()  # each starts a browser
+_ONE_AT_A_TIME = threading.Lock()  # each call starts a browser
 
 
 def can_be_made() -> bool:
-    """Whether kaleido and a browser for it are there."""
+    """Whether kaleido and a browser for it are installed."""
     return importlib.util.find_spec("kaleido") is not None and any(map(shutil.which, _BROWSERS))
 
 
 def picture_bytes(figure: go.Figure, suffix: str, *, scale: float = 2) -> bytes:
-    """The figure as ``pdf``, ``svg`` or ``png``, in about two seconds; with a kaleido server running, at once.
+    """The figure as ``pdf``, ``svg`` or ``png``. Takes about two seconds, less if a kaleido server runs.
 
     Args:
-        scale: pixels of a PNG for each of the figure's.
+        scale: pixels of the PNG for each pixel of the figure.
     """
     import kaleido
 

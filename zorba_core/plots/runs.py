@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
@@ -25,7 +26,7 @@ MEASURES = {
 }
 _MARKED_UP_TO = 60  # points; more markers would hide the line
 MOST_CLIENTS = 60
-_MOST_CELLS_WITH_TEXT = 20  # labels
+_MOST_LABELS = 20  # a matrix of more labels has no numbers in its cells
 _LONGEST = 28  # characters of a label at an axis
 
 
@@ -42,10 +43,10 @@ def curves_figure(
     """Values against rounds, each curve with a colour, a dash and a marker.
 
     Args:
-        curves: rounds and values by name, in the order of their colours. NaN is skipped.
-        rounds: the end of the axis; by default the last round drawn.
-        share: values are shares, shown in percent.
-        targets: level lines.
+        curves: rounds and values of each curve by its name. NaN is skipped.
+        rounds: the end of the axis; by default the last round of the curves.
+        share: show the values in percent.
+        targets: values to mark by level lines.
     """
     traces = []
     hover = ("%{y:.1%}" if share else "%{y:.4f}") + " after %{x} rounds"
@@ -91,7 +92,7 @@ def _target_label(target: float, share: bool, palette: Palette) -> dict[str, Any
 def learning_curves_figure(
     runs: Sequence[Run], *, measure: str = "eval_accuracy", palette: Palette = LIGHT, height: int = 440
 ) -> go.Figure:
-    """One curve per run; accuracy also gets each target as a level line.
+    """One curve for each run, and for accuracy a level line for each target.
 
     Raises:
         InvalidInputError: an unknown measure.
@@ -111,12 +112,11 @@ def learning_curves_figure(
 
 
 def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette: Palette = LIGHT) -> go.Figure:
-    """Rows of each label by what was predicted. A cell's shade is its share of the row's label."""
+    """Number of rows by label and predicted label. A cell's shade is its share of the label's rows."""
     confusion_CC = np.asarray(confusion_CC)
     rows_C = confusion_CC.sum(axis=1, keepdims=True)
     share_CC = np.divide(confusion_CC, rows_C, out=np.zeros(confusion_CC.shape), where=rows_C > 0)
-    names = [_short(name) for name in labels]
-    few = len(labels) <= _MOST_CELLS_WITH_TEXT
+    names = [as_text(name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…") for name in labels]
     heatmap = trace(
         "heatmap",
         z=share_CC,
@@ -140,7 +140,7 @@ def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette:
             "type": "category",
         },
     }
-    if few:
+    if len(labels) <= _MOST_LABELS:
         layout["annotations"] = [
             {
                 "x": column,
@@ -153,7 +153,7 @@ def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette:
             for column in range(len(labels))
         ]
     else:
-        layout["xaxis"]["showticklabels"] = layout["yaxis"]["showticklabels"] = len(labels) <= 2 * _MOST_CELLS_WITH_TEXT
+        layout["xaxis"]["showticklabels"] = layout["yaxis"]["showticklabels"] = len(labels) <= 2 * _MOST_LABELS
     return styled([heatmap], palette, height=min(720, 150 + max(42 * len(labels), 120)), layout=layout)
 
 
@@ -164,46 +164,39 @@ def clients_figure(
     metric: str = "accuracy",
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """The share of each client's rows that are right with its 95 % interval, the worst served on the left; the base
-    model's share as a second marker.
+    """Accuracy of each client with its 95 % interval, the lowest on the left, and the base model's accuracy.
 
     Args:
-        per_client: entries of an evaluation's ``per_client``; at most the worst 60 are drawn.
-        overall: the share of all rows, as a line.
-        metric: what is counted as right.
+        per_client: entries of an evaluation's ``per_client``; at most the lowest 60 are drawn.
+        overall: accuracy over all rows, drawn as a line.
+        metric: title of the axis.
     """
-    shown = per_client[:MOST_CLIENTS]
-    names = [str(entry["client"]) for entry in shown]
-    accuracy = [entry["accuracy"] for entry in shown]
-    low, high = np.array([entry["accuracy_interval"] for entry in shown]).T
+    table = pd.DataFrame(list(per_client[:MOST_CLIENTS]))
+    low, high = np.array(table["accuracy_interval"].tolist()).T
+    shared = {"x": table["client"].astype(str).tolist(), "mode": "markers"}
+    error = {"type": "data", "symmetric": False, "color": palette.front, "thickness": 1.2, "width": 0}
     traces = [
         trace(
             "scatter",
-            x=names,
-            y=accuracy,
-            mode="markers",
+            **shared,
+            y=table["accuracy"].tolist(),
             name="after fine-tuning",
             marker={"color": palette.front, "size": 9},
             error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": high - accuracy,
-                "arrayminus": accuracy - low,
-                "color": palette.front,
-                "thickness": 1.2,
-                "width": 0,
+                **error,
+                "array": (high - table["accuracy"]).tolist(),
+                "arrayminus": (table["accuracy"] - low).tolist(),
             },
-            customdata=[entry["rows"] for entry in shown],
+            customdata=table["rows"].tolist(),
             hovertemplate="client %{x}: %{y:.1%} of %{customdata} rows<extra>after</extra>",
         )
     ]
-    if all("base_accuracy" in entry for entry in shown):
+    if "base_accuracy" in table:
         traces.append(
             trace(
                 "scatter",
-                x=names,
-                y=[entry["base_accuracy"] for entry in shown],
-                mode="markers",
+                **shared,
+                y=table["base_accuracy"].tolist(),
                 name="before",
                 marker={"color": palette.muted, "size": 8, "symbol": "diamond-open"},
                 hovertemplate="client %{x}: %{y:.1%}<extra>before</extra>",
@@ -218,7 +211,3 @@ def clients_figure(
     if overall is not None:
         layout["shapes"] = [level(overall, color=palette.selected, width=1.5, dash="dash")]
     return styled(traces, palette, height=340, layout=layout)
-
-
-def _short(name: str) -> str:
-    return as_text(name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…")

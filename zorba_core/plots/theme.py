@@ -1,6 +1,6 @@
-"""One look for every figure: Okabe and Ito's colours, distinguishable with any colour vision, on light and dark paper.
+"""The look of every figure, light and dark, in Okabe and Ito's colours, which any colour vision can distinguish.
 
-A colour always has a companion (marker shape, line dash, a label), so that no meaning rests on colour alone.
+A marker shape, a dash or a label always repeats the meaning of a colour.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FONT = '"Source Sans", "Source Sans 3", "Source Sans Pro", "DejaVu Sans", sans-s
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours by role. ``series`` are for things of equal standing, in a fixed order."""
+    """Colours by role. ``series`` is for curves of equal rank, in a fixed order."""
 
     name: str
     paper: str
@@ -29,7 +29,7 @@ class Palette:
     faint: str  # grid, empty cells
     quiet: str  # points in the background
     front: str  # the main line, filled cells
-    selected: str  # what the reader chose
+    selected: str  # the selection
     warning: str
     series: tuple[str, ...]
 
@@ -63,21 +63,20 @@ SYMBOLS = ("circle", "square", "triangle-up", "cross", "x", "star")
 
 
 def palette_named(name: str | None) -> Palette:
-    """The palette for ``"light"`` or ``"dark"``; light when the theme is unknown."""
+    """The palette for ``"light"`` or ``"dark"``; light for an unknown theme."""
     return DARK if name == "dark" else LIGHT
 
 
 def trace(kind: str, **properties: Any) -> dict[str, Any]:
-    """A trace for :func:`styled`: ``kind`` is plotly's name in small letters, such as ``"scatter"``."""
+    """A trace for :func:`styled`. ``kind`` is plotly's name, such as ``"scatter"``."""
     return {"type": kind, **properties}
 
 
 def styled(traces: Sequence[Any], palette: Palette, *, height: int, layout: dict[str, Any]) -> go.Figure:
     """A figure of ``traces`` with the paper, fonts, grid and margins of ``palette``, then ``layout``.
 
-    Plotly's check of every property took most of the time of a page; tests/plots checks the figures instead.
-    A page gives plotly each figure twice, as two equal copies. It skips the second drawing where it sees no difference:
-    where arrays are lists and have one revision.
+    Plotly's check of every property took most of a page's time; tests/plots makes this check instead. A page sends each
+    figure to plotly twice. Plotly skips the second drawing if arrays are lists and ``datarevision`` is the same.
     """
     usual = _look(palette)
     axes = {name: usual["axis"] for name in {"xaxis", "yaxis", *layout} if name[1:5] == "axis"}
@@ -88,7 +87,7 @@ def styled(traces: Sequence[Any], palette: Palette, *, height: int, layout: dict
 
 
 def _merged(usual: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """``usual`` with the entries of ``own``, at any depth."""
+    """``usual``, with entries of ``own`` in their place at any depth."""
     parts = {
         name: _merged(usual[name], value) if isinstance(value, dict) and isinstance(usual.get(name), dict) else value
         for name, value in own.items()
@@ -97,40 +96,40 @@ def _merged(usual: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply(figure: go.Figure, palette: Palette, *, height: int) -> go.Figure:
-    """Paper, fonts, grid and margins of ``palette`` on ``figure``, which is returned."""
+    """Give ``figure`` the paper, fonts, grid and margins of ``palette``, and return it."""
     usual = _look(palette)
     template = go.layout.Template(layout=usual["layout"] | {"xaxis": usual["axis"], "yaxis": usual["axis"]})
     return figure.update_layout(template=template, height=height)
 
 
 def as_text(name: str) -> str:
-    """A name from outside, literally: plotly reads some HTML in names and hover texts, and %{...} in the latter."""
-    return name.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "%\u2060{")  # of no width
+    """Escape a name from outside: plotly reads some HTML in names and hover texts, and %{...} in hover texts."""
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "%\u2060{")  # a character without width
 
 
 def axis(title: str, standoff: int | None = None, **more: Any) -> dict[str, Any]:
-    """An axis with a title and room set by hand: plotly's search for room draws the axes several times over."""
+    """An axis with a title and a fixed margin, since plotly's automatic margin draws the axes several times."""
     text = {"text": title} if standoff is None else {"text": title, "standoff": standoff}
     return {"title": text, "automargin": False, **more}
 
 
 def log_axis(title: str, values: ArrayLike, **more: Any) -> dict[str, Any]:
-    """A logarithmic axis around positive values. Its ticks read as numbers: 0.5, 1, 2, 5, 10, not "2 5 10⁰"."""
+    """A logarithmic axis around positive values, with ticks such as 0.5, 1, 2, 5, 10 instead of "2 5 10⁰"."""
     low, high = (float(np.log10(end)) for end in (np.min(values), np.max(values)))
     space = 0.06 * max(high - low, 0.3)
     return log_axis_between(title, low - space, high + space, **more)
 
 
 def log_axis_between(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
-    """The same for a fixed range, as exponents of ten."""
+    """A logarithmic axis from 10**low to 10**high."""
     ticks = log_ticks(low, high)
     text = [f"{tick:g}" for tick in ticks]
     return axis(title, type="log", range=[low, high], tickvals=ticks, ticktext=text, **more)
 
 
 def log_ticks(low: float, high: float, room: int = 10) -> list[float]:
-    """Ticks from a decade below ``low`` to one above ``high`` (exponents of ten), so that a moved axis still has some:
-    as close as ``room`` for about so many within the range allows."""
+    """Ticks from a decade below ``low`` to a decade above ``high`` (exponents of ten), so that an axis still has ticks
+    after a move. About ``room`` of them or fewer lie within the range."""
     decades = max(high - low, 0.1)
     steps: Sequence[float] = (1,)
     for closer in ((1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
@@ -154,7 +153,7 @@ def level(y: float, **line: Any) -> dict[str, Any]:
 def marked_points(
     points: Sequence[tuple[float, float]], names: Sequence[str], palette: Palette, **more: Any
 ) -> dict[str, Any]:
-    """Crosses with their names, for points that come from the paper."""
+    """Crosses with names, for points of the paper."""
     return trace(
         "scatter",
         x=[x for x, _ in points],
@@ -169,7 +168,7 @@ def marked_points(
 
 
 def chosen_point(x: float, y: float, palette: Palette, **more: Any) -> dict[str, Any]:
-    """The point that the reader chose."""
+    """A diamond for the selected point."""
     marker = {
         "symbol": "diamond",
         "size": 15,
@@ -181,7 +180,7 @@ def chosen_point(x: float, y: float, palette: Palette, **more: Any) -> dict[str,
 
 @functools.cache
 def _look(palette: Palette) -> dict[str, Any]:
-    """The layout of every figure, and each of its axes."""
+    """The layout of every figure, and that of every axis."""
     axis = {
         "gridcolor": palette.faint,
         "linecolor": palette.quiet,

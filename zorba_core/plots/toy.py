@@ -1,4 +1,4 @@
-"""Small activation matrices drawn as the paper's toy figure draws them: aggregation weights in the active cells.
+"""Small activation matrices in the style of the paper's Fig. 3, with aggregation weights in the active cells.
 
 Shapes: M blocks (rows), N clients (columns). ``A_MN`` bool.
 """
@@ -25,7 +25,7 @@ _TAG = re.compile(r"<[^>]*>")
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One matrix and the lines written above it (HTML as plotly understands it)."""
+    """One matrix and its caption (in plotly's HTML)."""
 
     allocation: Allocation
     caption: str
@@ -38,10 +38,10 @@ def matrix_panels(
     name_axes: bool = False,
     palette: theme.Palette = theme.LIGHT,
 ) -> go.Figure:
-    """All panels on one sheet, ``columns`` to a row, each cell one square: the weight 1/c_m where block m is active for
-    client n, a pale square where it is frozen.
+    """All panels in one figure, ``columns`` to a row. A cell shows the weight 1/c_m if client n activates block m, and
+    is pale if not.
 
-    The largest weights of each client are outlined; Lambda is the sum over clients of the square of that weight.
+    Each client's largest weights are outlined; Lambda is the sum over clients of the square of that weight.
     ``name_axes`` labels rows "block 1" and columns "1" to N.
     """
     num_blocks = max(panel.allocation.num_blocks for panel in panels)
@@ -74,7 +74,7 @@ def matrix_panels(
 def _draw(figure: go.Figure, allocation: Allocation, left: float, top: float, palette: theme.Palette) -> None:
     A_MN, popularity_M = allocation.A_MN, allocation.popularity_M
     least_MN = A_MN & (popularity_M[:, None] == allocation.least_popularity_N)
-    # Frozen first, then active, then outlined, so that an outline is never covered by a neighbour.
+    # In this order, so that no cell covers the outline of a neighbour.
     for kind in ((~A_MN), (A_MN & ~least_MN), (A_MN & least_MN)):
         for m, n in np.argwhere(kind):
             figure.add_shape(
@@ -125,8 +125,8 @@ def lambda_by_total(
     *,
     palette: theme.Palette = theme.LIGHT,
 ) -> go.Figure:
-    """Lambda of every class against its total of active blocks, with the mean over matrices and the lowest at each
-    total. C classes, ``count_C`` matrices in each; classes on one spot share a marker."""
+    """Lambda of every class against its total of active blocks, with the mean over matrices and the lowest value at
+    each total. C classes, ``count_C`` matrices in each; classes at the same point share a marker."""
     spots: dict[tuple[int, Fraction], list[int]] = {}
     for index, spot in enumerate(zip(total_C, lambda_C, strict=True)):
         spots.setdefault(spot, []).append(index)
