@@ -73,15 +73,15 @@ def test_export_names_the_card(zorba, whole, tmp_path):
 def test_a_wrong_request_gets_one_line_and_status_2(zorba, whole, tmp_path):
     for arguments, says in [
         (["predict", "nowhere", "--text", "a"], "run 'nowhere' does not exist"),
-        (["predict", "{run}"], "give --text, or --file with --out"),
-        (["predict", "{run}", "--text", "a", "--file", "b.csv"], "one of them"),
+        (["predict", "{run}"], "give either --text, or --file with --out"),
+        (["predict", "{run}", "--text", "a", "--file", "b.csv"], "give either"),
         (["predict", "{run}", "--file", "b.csv"], "belong together"),
         (["predict", "{run}", "--text", " "], "no text in text"),
         (["predict", "{run}", "--file", "no.csv", "--out", "{tmp}/o.csv"], "no.csv"),
         (["predict", "{run}", "--file", "no.csv", "--out", "{tmp}/no/o.csv"], "there is no folder"),
         (["predict", "{run}", "--text", "a", "--model", "no-such"], "unknown model 'no-such'"),
         (["evaluate", "{run}", "--data", "no.csv"], "no.csv"),
-        (["evaluate", "{run}", "--label", "x"], "give it too"),
+        (["evaluate", "{run}", "--label", "x"], "give --data too"),
         (["export", "{run}", "--to", "{run}"], "exists already"),
         (["export", "{run}", "--to", "{run}/config.json/x"], "is no folder"),
     ]:

@@ -127,7 +127,7 @@ def test_a_finished_run_and_one_of_other_hosts_are_not_resumed(ask, nodes, tmp_p
     with pytest.raises(RunError, match="stopped"):
         serve(ask(), LocalGrid(nodes), callbacks=[Stop()])
     (elsewhere,) = list_runs(tmp_path / "federated").runs
-    with pytest.raises(InvalidInputError, match="its clients are on other hosts; resume it with: flwr run"):
+    with pytest.raises(InvalidInputError, match="the clients are on other hosts; resume it with: flwr run"):
         CliRunner().invoke(build_app(), ["resume", str(elsewhere.path)], catch_exceptions=False)
     with pytest.raises(InvalidInputError, match="resume it with: zorba resume"):
         elsewhere.resume()

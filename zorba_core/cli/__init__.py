@@ -1,7 +1,7 @@
-"""The ``zorba`` command. A command is a function whose options follow from its parameters; torch loads when it runs.
+"""The ``zorba`` command. Each subcommand is a function whose parameters give its options. Torch loads when it runs.
 
-Every command that computes takes ``--json`` and then prints one JSON object on stdout and nothing else; progress and
-logs go to stderr. Exit status: 0 done, 1 the run failed, 2 the request is wrong or infeasible.
+With ``--json`` a command prints one JSON object on stdout and nothing else; progress and logs go to stderr. Exit
+status: 0 done, 1 the run failed, 2 the request is wrong or infeasible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zorba_core.cli.options import add_command
 from zorba_core.errors import ZorbaError, one_line
 from zorba_core.files import WRONG_PATH
 
-# Where each command's function lies; it has the command's name.
+# The module of each command; its function has the command's name.
 _COMMANDS = {
     "allocate": "allocation",
     "vram": "allocation",
@@ -40,7 +40,7 @@ _COMMANDS = {
     "task": "training",
     "federate": "training",
 }
-_INTERRUPTED = 130  # what click returns of a KeyboardInterrupt
+_INTERRUPTED = 130  # click's status for a KeyboardInterrupt
 
 
 def _show_version(value: bool) -> None:
@@ -63,7 +63,7 @@ def build_app() -> typer.Typer:
     def _root(
         version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show version."),
     ) -> None:
-        """Options that stand before the command."""
+        """Options before the command."""
 
     for name, module in _COMMANDS.items():
         function = getattr(importlib.import_module(f"{__name__}.{module}"), name.replace("-", "_"))
@@ -72,13 +72,12 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Entry point: an error raised on purpose becomes one line on stderr and its exit status.
+    """Entry point. A :class:`ZorbaError` becomes one line on stderr and its exit status.
 
-    So does what no command foresees but the machine decides: a path that cannot be used (2), a disk that is full or
-    too little memory (1).
+    So does an error of the machine: a path that cannot be used (2), a full disk or too little memory (1).
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files may hold what is no Unicode: \\udcff, as JSON has it
+        if isinstance(stream, io.TextIOWrapper):  # file names need not be Unicode; print \\udcff, as JSON does
             stream.reconfigure(errors="backslashreplace")
     try:
         status = build_app()(standalone_mode=False)
@@ -89,13 +88,13 @@ def main() -> None:
         _exit(error.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zorba"
-        message = one_line(error.format_message()).removesuffix(".")  # names the option, which str() does not
-        _leave(f"{message}; {command} --help names the options", error.exit_code)
+        message = one_line(error.format_message()).removesuffix(".")  # contains the option, unlike str()
+        _leave(f"{message}; {command} --help lists the options", error.exit_code)
     except click.ClickException as error:
         _leave(one_line(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _leave("stopped", 1)
-    except BrokenPipeError:  # the reader of our output (head, less) left: not an error of ours
+    except BrokenPipeError:  # the reader of the output (head, less) ended: not an error
         sys.stderr.close()
         _exit(0)
     except MemoryError:
@@ -107,7 +106,7 @@ def main() -> None:
         where = "a file of this command" if error.filename is None else repr(os.fsdecode(error.filename))
         failure = ZorbaError(f"{where} cannot be used: {problem}")
         _leave(one_line(failure), 2 if error.errno in WRONG_PATH else 1)
-    if status == _INTERRUPTED:  # Ctrl-C before the command listened to it
+    if status == _INTERRUPTED:  # Ctrl-C before the command installed its handler
         _leave("stopped", 1)
     _exit(status or 0)
 
@@ -118,7 +117,7 @@ def _leave(message: str, status: int) -> NoReturn:
 
 
 def _exit(status: int) -> NoReturn:
-    """End with this status. Everything is done and reported, so Ctrl-C while the interpreter cleans up changes nothing:
-    it would end the process by the signal, without a word."""
+    """End with this status. Ctrl-C is ignored while the interpreter cleans up: it would end the process without a
+    message, though everything is done."""
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""``zorba allocate``, ``pareto``, ``scenario`` and ``vram``: who trains which blocks, and what it costs."""
+"""``zorba allocate``, ``pareto``, ``scenario`` and ``vram``: who trains which blocks, and with how much VRAM."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MOST_ROWS = 60
 
 
 class FleetOptions(Checked):
-    """Whose blocks a command divides."""
+    """The clients and their budgets."""
 
     budgets: str | None = None
-    """Whole blocks of each client, e.g. 11,9,3."""
+    """Whole blocks that each client can hold, e.g. 11,9,3."""
     blocks: int | None = None
     """Number of blocks, M, with --budgets."""
     model: str | None = None
@@ -48,8 +48,8 @@ class FleetOptions(Checked):
         """A problem from ``--budgets --blocks``, or a fleet from a model with ``--clients`` or ``--fleet``.
 
         Raises:
-            InvalidInputError: two ways given at once, none, or half of one.
-            InfeasibleError: budgets that do not cover every block.
+            InvalidInputError: both are given, or neither is complete.
+            InfeasibleError: the budgets do not cover every block.
         """
         if self.budgets is not None:
             for name in ("model", "clients", "fleet"):
@@ -59,7 +59,7 @@ class FleetOptions(Checked):
                 raise InvalidInputError("--budgets needs --blocks, the number of blocks M")
             return Problem(parse_budgets(self.budgets), self.blocks)
         if self.blocks is not None:
-            raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
+            raise InvalidInputError("--blocks belongs to --budgets; a model has its own number of blocks")
         if self.model is None and self.clients is None and self.fleet is None:
             raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
         return read_fleet(model_spec(self.model or DEFAULT_MODEL), workload, self.clients, self.fleet, self.seed)
@@ -71,27 +71,27 @@ class SolveOptions(Checked):
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
     """{choices}."""
     time_limit: float = 10.0
-    """Seconds for the exact solver; then the best so far and its bound."""
+    """Seconds for the exact solver, which then returns the best so far and its bound."""
 
 
 class Limits(Checked):
-    """The limits of an allocation in addition to the budgets."""
+    """Limits of an allocation besides the budgets."""
 
     total: int | None = Field(None, ge=1)
     """Activated blocks over all clients, T."""
     total_mode: TotalMode = "le"
     """le: at most T; eq: exactly T."""
     min_popularity: int = Field(1, ge=1)
-    """Clients that every block needs."""
+    """Least number of clients of each block."""
     max_blocks_per_client: int | None = Field(None, ge=1)
-    """Cap on every client, on top of its budget."""
+    """Largest number of blocks of a client, in addition to its budget."""
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
     """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50).
 
     Raises:
-        InvalidInputError: both given.
+        InvalidInputError: both are given.
     """
     if fleet is not None and clients is not None:
         raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
@@ -101,10 +101,10 @@ def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: 
 
 
 def parse_budgets(text: str) -> NDArray[np.int64]:
-    """``"11,9,3"`` as whole numbers; spaces are fine.
+    """Parse ``"11,9,3"``; spaces may take the place of commas.
 
     Raises:
-        InvalidInputError: a part that is no whole number, naming the client.
+        InvalidInputError: a part is not a whole number.
     """
     numbers = []
     for client, part in enumerate(text.replace(",", " ").split()):
@@ -129,7 +129,7 @@ def allocate(
     save: Path | None = _SAVE,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Choose each client's blocks within its budget, and say how good the choice is."""
+    """Choose each client's blocks within its budget, and bound how much better a choice could be."""
     _check_save(save)
     solution = solve(fleet.request(workload), seed=fleet.seed, **dict(limits), **dict(how))
     if save is not None:
@@ -138,10 +138,10 @@ def allocate(
 
 
 def _check_save(save: Path | None) -> None:
-    """Refuse a file name before anything is computed.
+    """Check a file name before anything is computed.
 
     Raises:
-        InvalidInputError: a name that does not end in .json, or a place where nothing can be written.
+        InvalidInputError: the name does not end in .json, or the file cannot be written.
     """
     if save is None:
         return
@@ -151,12 +151,12 @@ def _check_save(save: Path | None) -> None:
 
 
 def _solution_lines(solution: Solution) -> Iterator[str]:
-    """A solution for people: the measures, then a row per client; computed when they are read."""
+    """A solution as text: the measures, then a line for each client. Nothing is computed before the first line."""
     allocation, gap = solution.allocation, f"gap {100 * solution.gap:.2f} %"
     lines = [
         f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
         f"{solution.seconds:.3f} s",
-        f"  Λ, convergence bias             {solution.value:10.4g}   none below {solution.lower_bound:.4g}, {gap}",
+        f"  Λ, convergence bias             {solution.value:10.4g}   bound {solution.lower_bound:.4g}, {gap}",
         f"  V, mean of 1/popularity         {allocation.mean_inverse_popularity:10.4f}",
         f"  Effective clients               {allocation.effective_clients:10.1f}",
         f"  Largest influence of a client   {allocation.largest_influence:10.3f}",
@@ -182,11 +182,11 @@ def pareto(
     workload: Workload = options_of(Workload),
     how: SolveOptions = options_of(SolveOptions, "solver"),
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
-    by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
-    tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
+    by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks together."),
+    tau: str = typer.Option("client", help="client: one reduction for each client; vector: one for all clients."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """The front of Lambda against the fraction of all VRAM in use."""
+    """Compute the front of Lambda against the share of all VRAM in use."""
     seed = fleet.seed
     chosen = read_fleet(model_spec(fleet.model), workload, fleet.clients, fleet.fleet, seed)
     front: Front
@@ -236,14 +236,14 @@ def scenario(
         Limits, without=("total_mode",), help={"total": "Exact number of activated blocks over all clients, T."}
     ),
     name: str | None = typer.Option(None, help=f"{', '.join(PAPER_SCENARIOS)}: total and target from the paper."),
-    vram_ratio: float | None = typer.Option(None, help="Instead of a total: fraction of all VRAM, with a model."),
-    target_lambda: float | None = typer.Option(None, help="Lambda to meet."),
+    vram_ratio: float | None = typer.Option(None, help="Share of all VRAM, instead of a total; needs a model."),
+    target_lambda: float | None = typer.Option(None, help="Lambda to construct."),
     tolerance: float = typer.Option(1e-3, help="Largest distance from the target."),
-    time_limit: float = typer.Option(10.0, help="Seconds to search, and to prove what is out of reach."),
+    time_limit: float = typer.Option(10.0, help="Seconds to search, or to prove that no matrix has this Lambda."),
     save: Path | None = _SAVE,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Construct a matrix that has exactly the given total and Lambda."""
+    """Construct a matrix with the given total and Lambda."""
     _check_save(save)
     request = fleet.request(workload)
     exact_total, target = _aim(request, name, limits.total, vram_ratio, target_lambda)
@@ -261,7 +261,7 @@ def _aim(
     """The exact total and the target Lambda.
 
     Raises:
-        InvalidInputError: an unknown name, a name together with the values it stands for, or too few values.
+        InvalidInputError: the name is unknown or comes with the values that it stands for, or values are missing.
     """
     if name is not None:
         if total is not None or vram_ratio is not None or target_lambda is not None:
@@ -273,7 +273,7 @@ def _aim(
     if target_lambda is None:
         raise InvalidInputError("give --target-lambda, or --name with one of the paper's scenarios")
     if (total is None) == (vram_ratio is None):
-        raise InvalidInputError("give --total or --vram-ratio, one of them")
+        raise InvalidInputError("give either --total or --vram-ratio")
     if vram_ratio is None:
         return total, target_lambda
     if not isinstance(request, Fleet):
@@ -284,21 +284,21 @@ def _aim(
         raise InvalidInputError(f"VRAM ratio is {vram_ratio}; it must be above 0 and at most 1")
     exact_total = request.total_at_ratio(vram_ratio)
     if exact_total < 1:
-        raise InvalidInputError(f"VRAM ratio {vram_ratio:g} does not even hold every client's model; raise it")
+        raise InvalidInputError(f"VRAM ratio {vram_ratio:g} is too low for the clients' models alone; raise it")
     return exact_total, target_lambda
 
 
 def vram(
     model: str = typer.Option("opt-125m", help=f"{', '.join(PRESETS)}, or a Hugging Face folder or config.json."),
     workload: Workload = options_of(
-        Workload, help={"seq_len": "tokens a sequence (128 for AG-News and SST-2, 256 for SNLI)."}
+        Workload, help={"seq_len": "Tokens in a sequence (128 for AG-News and SST-2, 256 for SNLI)."}
     ),
     clients: int = typer.Option(50, help="N: number of clients."),
     total_blocks: int | None = typer.Option(None, help="Activated blocks over all clients (ZorBA only)."),
     method: str = typer.Option("zorba", help=f"{', '.join(METHODS)}."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """VRAM of all clients together by the paper's model, for ZorBA or a baseline."""
+    """Compute the VRAM of all clients together by the paper's model, for ZorBA or a baseline."""
     spec = model_spec(model)
     result = {
         "model": spec.name,

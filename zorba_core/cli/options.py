@@ -1,10 +1,10 @@
-"""What commands share: options made from the fields of settings (:mod:`zorba_core.checked`), and the output.
+"""Options of commands from the fields of a :class:`~zorba_core.checked.Checked` class, and the output.
 
-A command takes settings as whole objects and says which model they are of::
+A command's parameter is a whole object; its default names the class::
 
     def train(settings: Settings = options_of(Settings), as_json: bool = JSON_OPTION) -> None: ...
 
-:func:`add_command` gives the command an option for each field and makes the object from what was given.
+:func:`add_command` gives the command an option for each field, and makes the object from their values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zorba_core.files import to_json
 
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object on stdout and nothing else.")
 RUN = typer.Argument(..., help="The run's folder, or its name in artifacts/runs.")
-BASE_MODEL = typer.Option(None, "--model", help="Where the base model lies now; default: where the run's config says.")
+BASE_MODEL = typer.Option(None, "--model", help="Folder of the base model now; default: as in the run's config.")
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,12 @@ def options_of(
     """The options of a command's parameter, one for each field of ``cls``.
 
     Args:
-        names: only these fields; the object has its own defaults for the others.
-        make: makes what the command gets from the fields by name, instead of ``cls``; ``dict`` leaves them as they are.
-        defaults, help: by field, where this command has others. With the default None the option may be left out.
+        names: only these fields; the others have the defaults of ``cls``.
+        without: all fields but these.
+        make: called with the fields by name instead of ``cls``; with ``dict`` the command gets a dictionary.
+        defaults, help: by field, where this command differs from ``cls``. The default None makes the option optional.
         text: fields whose option takes any text, such as a number or the word auto.
-        panel: the part of the help in which the options stand, but for the fields that ``elsewhere`` names with theirs.
+        panel: the panel of the options in the help; ``elsewhere`` has the panel of single fields.
     """
     fields = {name: cls.model_fields[name]._copy() for name in names or cls.model_fields if name not in without}
     for name, default in (defaults or {}).items():
@@ -87,7 +88,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
             given = {name: values.pop(name) for name in group.fields}
             try:
                 objects[parameter] = group.make(**given)
-            except InvalidInputError as error:  # people know the field as an option
+            except InvalidInputError as error:  # name the option instead of the field
                 name, message, rest = str(error).partition(" is ")
                 raise InvalidInputError(f"{_flag(name)}{message}{rest}") if name in given else error from None
         function(**values, **objects)
@@ -95,7 +96,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     class Command(TyperCommand):
         def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             fields = {name: field for group in groups.values() for name, field in group.fields.items()}
-            for option in self.params:  # only now: the names may come from registries, which load packages
+            for option in self.params:  # not earlier: choices come from registries, which load packages
                 if option.name in fields:
                     option.help = help_of(fields[option.name])
             super().format_help(ctx, formatter)
@@ -118,17 +119,17 @@ def _parameter(name: str, field: FieldInfo, panel: str | None, text: bool) -> in
 
 
 def emit(result: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
-    """Print ``result`` as JSON, or ``lines`` for people."""
+    """Print ``result`` as JSON, or ``lines`` as text."""
     typer.echo(to_json(result) if as_json else "\n".join(lines))
 
 
 def note(line: str) -> None:
-    """A line for people, on stderr."""
+    """Print a line on stderr."""
     typer.echo(line, err=True)
 
 
 def hide_loading_bars() -> None:
-    """stderr shows what the command does, not how a model is loaded."""
+    """Keep transformers' progress bars off stderr."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()

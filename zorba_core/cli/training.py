@@ -1,4 +1,4 @@
-"""``zorba train``, ``federate``, ``resume`` and ``task``: federated fine-tuning, from a fleet to a run folder."""
+"""``zorba train``, ``federate``, ``resume`` and ``task``: federated fine-tuning."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from zorba_core.runs.record import Callback
 
 
-# Settings.suited, or the rows, decide where these are left out.
+# Options whose defaults depend on the model (Settings.suited) or on the rows.
 _SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len", "batch_size"))
 _HELP = {
-    "batch_size": "Rows of each client in a round, B; default 8, and 4 of long --data with a large model.",
-    "seq_len": "Longest prompt in tokens, L; default 64, and for --data what holds 99 of 100 rows, at most 96.",
+    "batch_size": "Rows of each client in a round, B; default 8, and 4 for long --data with a large model.",
+    "seq_len": "Longest prompt in tokens, L; default 64, and with --data enough for 99 % of the rows, at most 96.",
 }
 _FIRST = "What most people need"
 _PANELS = {
@@ -48,7 +48,7 @@ _FEDERATION_DEFAULTS = {
     "eval_every": 5,
     "estimator": "cohort",
 }
-_FEDERATION_CLIENTS = 4  # processes, where nothing says how many
+_FEDERATION_CLIENTS = 4  # default number of client processes
 
 
 def train(
@@ -64,17 +64,17 @@ def train(
         text=("lr",),
         help={
             **_HELP,
-            "lr": "Learning rate, or auto: found by some fifteen trial rounds; default: auto.",
-            "rounds": "Rounds, T; default 150, and 40 of a large model.",
+            "lr": "Learning rate, or auto: chosen by about fifteen trial rounds; default: auto.",
+            "rounds": "Rounds, T; default 150, and 40 for a large model.",
         },
     ),
     folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_PANELS),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone; or by
-    one of the methods that the paper compares with.
+    """Fine-tune a language model by forward passes across clients that each activate some of its blocks, or by another
+    --method of the paper.
 
-    Ctrl-C ends the run after the round at hand and exits with status 1; zorba resume continues it.
+    Ctrl-C ends the run after the current round and exits with status 1; zorba resume continues it.
     """
     from zorba_core.runs.train import fine_tune
 
@@ -104,20 +104,20 @@ def train(
 
 
 def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings, bool]:
-    """The model's sizes, the task, settings that suit both, and whether the learning rate is to be found."""
+    """The model's sizes, the task, settings that suit both, and whether trial rounds choose the learning rate."""
     from zorba_core.runs.load import read_spec, suited_settings
 
     spec, find_lr = read_spec(task.model), given["lr"] in (None, "auto")
     given = given | ({"lr": None} if find_lr else {})
-    Settings.suited(spec.num_parameters, **given)  # a wrong value is said before rows are read
+    Settings.suited(spec.num_parameters, **given)  # report a wrong value before reading rows
     chosen = task.task()
     return spec, chosen, suited_settings(chosen, task.model, given), find_lr
 
 
 def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
-    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done.
+    """Do ``work`` with progress on stderr. Ctrl-C ends it after the current round.
 
-    ``metric``: what the run counts as right.
+    ``metric``: the name of the accuracy in the progress.
     """
     from zorba_core.runs.terminal import Interrupt, Progress
 
@@ -184,11 +184,11 @@ def summary_lines(run: Run) -> list[str]:
 
 def _compared(accuracy: float, scores: dict[str, float] | None) -> list[str]:
     """The sentence that compares a run on the user's rows with simple classifiers."""
-    return [f"{accuracy:.3f} of the same rows are right after training; {of_baselines(scores)}"] if scores else []
+    return [f"accuracy {accuracy:.3f} on the same rows after training; {of_baselines(scores)}"] if scores else []
 
 
 def _by_clients(summary: dict[str, Any]) -> str:
-    """What real clients would compute in place of a simulation's backward passes."""
+    """The forward passes that real clients compute instead of a simulation's backward passes."""
     if not summary["client_forward_passes"] or not summary["backward_passes"]:
         return ""
     return f"; real clients: {summary['client_forward_passes']:,} forward passes and no backward pass"
@@ -200,7 +200,7 @@ def federate(
         AllocationChoice,
         panel="Allocation",
         elsewhere=_FEDERATION_PANELS,
-        help={"clients": "Clients, one process each; default: those that the rows or budgets name, else 4."},
+        help={"clients": "Number of clients, each a process; default: as many as the rows or budgets have, else 4."},
     ),
     settings: dict[str, Any] = options_of(
         Settings,
@@ -210,18 +210,18 @@ def federate(
         make=dict,
         defaults=_FEDERATION_DEFAULTS,
         text=("lr",),
-        help={**_HELP, "lr": "Learning rate, or auto: by some fifteen trial rounds with the clients; default: auto."},
+        help={**_HELP, "lr": "Learning rate, or auto: chosen by about fifteen trial rounds; default: auto."},
     ),
     options: ServerOptions = options_of(ServerOptions, panel="Federation"),
     folder: FolderOptions = options_of(FolderOptions, panel="Run"),
     simulate: bool = typer.Option(False, "--simulate", help="All clients in this process.", rich_help_panel=_FIRST),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Start a SuperLink and one SuperNode for each client on this machine, each with its own rows, fine-tune with
-    them, and end them all.
+    """Start a SuperLink and a SuperNode for each client on this machine, each with its own rows, fine-tune, and stop
+    them all.
 
-    Ctrl-C ends the run after the round at hand, a second one at once; zorba resume continues it. How to deploy on
-    several hosts is in zorba_core/federation/README.md.
+    Ctrl-C ends the run after the current round, a second Ctrl-C at once; zorba resume continues it. For several hosts
+    see zorba_core/federation/README.md.
     """
     _check_flower()
     check_folder(folder.runs_folder)
@@ -255,16 +255,16 @@ def federate(
 
 
 def resume_federated(run: Run, as_json: bool) -> None:
-    """Continue a federated run whose server died, with the clients started anew: they catch up from its log.
+    """Resume a federated run whose server ended. Its clients start again and catch up from its log.
 
     Raises:
-        InvalidInputError: its clients were not started by ``zorba federate``.
+        InvalidInputError: ``zorba federate`` did not start its clients.
     """
     _check_flower()
     started = run.config["federation"]
     if "nodes" not in started:
         raise InvalidInputError(
-            f"{run.path}: its clients are on other hosts; resume it with: flwr run APP SUPERLINK --run-config "
+            f"{run.path}: the clients are on other hosts; resume it with: flwr run APP SUPERLINK --run-config "
             f"'resume=\"{run.path.resolve()}\"'"
         )
     config = {"resume": str(run.path.resolve())}
@@ -280,7 +280,7 @@ def _served(
     from zorba_core.federation.server_app import serve
     from zorba_core.federation.simulate import LocalGrid
 
-    request = Request.of(run_config(**config))  # what is wrong comes before anything is started
+    request = Request.of(run_config(**config))  # reports a wrong value before anything starts
     started = {"simulated": simulate, "nodes": nodes}
     options = {"notice": note, "started": started}
     if simulate:
@@ -289,8 +289,8 @@ def _served(
 
 
 def _nodes(task: Task, division: str, clients: int, model: str) -> list[dict[str, Any]]:
-    """The clients' ``--node-config``: the file with its own rows where there is one for each client and rows to test
-    on, else where its part of the rows is to be taken from."""
+    """Each client's ``--node-config``: its file of rows, if every client has a file and there are rows to test on; else
+    the file of all rows, from which it takes its part."""
     rows: list[dict[str, str]] = [{}] * clients
     if isinstance(task.rows, TableRows):
         rows = [{"data": task.rows.train}] * clients
@@ -319,20 +319,20 @@ def _show(run: Run, as_json: bool) -> None:
 def resume(
     run: str = RUN,
     model: str | None = BASE_MODEL,
-    data: str | None = typer.Option(None, help="Where your own rows lie now; default: where the run's config says."),
-    test: str | None = typer.Option(None, help="Where your own test rows lie now."),
+    data: str | None = typer.Option(None, help="File of your own rows now; default: as in the run's config."),
+    test: str | None = typer.Option(None, help="File of your own test rows now; default: as in the run's config."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an undisturbed one.
+    """Resume RUN after a kill or an interrupt. It ends with the bits of an uninterrupted run.
 
-    The clients of a federated run are started again, and catch up from its log.
+    The clients of a federated run start again and catch up from its log.
     """
     from zorba_core.runs import read_run
 
     unfinished = read_run(run)
     if "federation" in unfinished.config:
         if (model, data, test) != (None, None, None):
-            raise InvalidInputError("--model, --data and --test are not for federated runs: each client has its own")
+            raise InvalidInputError("leave out --model, --data and --test: each client of a federated run has its own")
         return resume_federated(unfinished, as_json)
     done = supervised(
         unfinished.settings.rounds,
@@ -355,8 +355,8 @@ def task(
     seq_len: int | None = typer.Option(None, help="Longest prompt in tokens; default: as in zorba train."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and what to change; what a
-    majority vote, naive Bayes and the model before training get on the test rows; and how long training will take."""
+    """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and advice; the accuracy of a
+    majority vote, naive Bayes and the untrained model on the test rows; and how long training will take."""
     from zorba_core.data.describe import describe_task
     from zorba_core.runs.expect import expect
     from zorba_core.runs.load import read_spec, suited_settings

@@ -1,4 +1,4 @@
-"""Options that ``zorba train``, ``federate`` and ``task`` share: task and model, the allocation, the run's folder."""
+"""Options that ``zorba train``, ``federate`` and ``task`` share: task and model, allocation, run folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_SOLVER, DEFAULT_CLIENTS = "balanced", 20
 
 
 class TaskOptions(Checked):
-    """Task and model of a run in one process."""
+    """The task and the model."""
 
     data: str | None = None
     """Your own rows: CSV, TSV, JSON, Parquet or Excel; clients/*.csv, one file a client; or a task's TOML."""
@@ -43,17 +43,17 @@ class TaskOptions(Checked):
     prompt: str | None = None
     """What the model reads, e.g. "{text} Topic:"; default: inferred."""
     label_words: str | None = None
-    """Words that the model answers with, comma separated, one for each label; default: the task's."""
+    """Words that the model answers with, one for each label, separated by commas; default: the task's."""
     test: str | None = None
     """File of the rows to evaluate on; default: a fifth of the rows, by hash."""
     client: str | None = None
-    """Column that says whose row it is: each value is one client."""
+    """Column of the client that each row belongs to."""
     division: Annotated[str | None, OneOf(lambda: DIVISIONS)] = None
-    """Of rows among clients. {choices}; default natural where rows name clients."""
+    """How to divide rows among clients: {choices}; default: natural if rows have clients."""
     alpha: float = Field(1.0, allow_inf_nan=True)
-    """Of the Dirichlet division of rows; smaller is more uneven."""
+    """Parameter of the Dirichlet division of rows; smaller is more uneven."""
     model: str | None = None
-    """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default: for --data the second where it is here."""
+    """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default opt-mini, for --data smollm2-135m if here."""
 
     @field_validator("text", "label", "answer", "prompt", "label_words", "client")
     @classmethod
@@ -67,7 +67,7 @@ class TaskOptions(Checked):
         return None if self.label_words is None else listed(self.label_words)
 
     def with_model(self) -> TaskOptions:
-        """The same with a base model where none is named."""
+        """The same, with the default base model if none is given."""
         from zorba_core.runs.models import default_model
 
         if self.model is not None:
@@ -75,10 +75,10 @@ class TaskOptions(Checked):
         return self.replace(model=default_model(self.data is not None, note))
 
     def task(self) -> Task:
-        """The task to train on; what was inferred of the user's own rows goes to stderr.
+        """The task to train on. For the user's own rows, everything inferred is printed on stderr.
 
         Raises:
-            InvalidInputError, MissingDataError: unknown, missing or unusable, or options that contradict each other.
+            InvalidInputError, MissingDataError: the task is unknown, missing or unusable, or two options conflict.
         """
         from zorba_core.runs.models import load_tokenizer
 
@@ -96,16 +96,16 @@ class TaskOptions(Checked):
 
 
 class FolderOptions(Checked):
-    """What a run writes, and whether it may start."""
+    """The run's folder, threads, and whether a failed check stops it."""
 
     runs_folder: Path = DEFAULT_FOLDER
-    """Where the run's folder is made."""
+    """Folder that gets the run's folder."""
     name: str | None = None
-    """First part of its name; default <dataset>-<model>."""
+    """First part of the run's name; default <dataset>-<model>."""
     threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads; default 1, and for a large model the machine's, at most 4."""
     force: bool = False
-    """Train also with settings that are found unable to learn."""
+    """Train even if the check before the run finds that these settings cannot learn."""
 
     @field_validator("name")
     @classmethod
@@ -117,29 +117,29 @@ class AllocationChoice(Checked):
     """The allocation: from a file, or by a solver from budgets."""
 
     clients: int | None = Field(None, ge=1, le=MAX_CLIENTS)
-    """Number of clients, N; default 20, and 8 of a large model."""
+    """Number of clients, N; default 20, and 8 for a large model."""
     allocation: Path | None = None
-    """JSON of who activates which blocks, instead of a solver."""
+    """JSON file of the blocks that each client activates, instead of a solver."""
     solver: Annotated[str | None, OneOf(SOLVERS.meanings)] = None
     """{choices}. Default: balanced."""
     total: int | None = None
-    """Most activated blocks over all clients."""
+    """Largest number of activated blocks over all clients."""
     budgets: str | None = None
-    """Whole blocks of each client, e.g. 11,9,3, or one number for all, instead of a fleet."""
+    """Whole blocks that each client can hold, e.g. 11,9,3, or one number for all, instead of a fleet."""
     fleet: Path | None = None
-    """CSV with columns client,vram_gib; default: drawn as in the paper."""
+    """CSV with columns client,vram_gib; default: a fleet drawn as in the paper."""
 
     def allocation_for(
         self, spec: ModelSpec, settings: Settings, named: Sequence[str] = ()
     ) -> tuple[Allocation, dict[str, Any]]:
-        """The matrix, and where it comes from, for the run's config.
+        """The matrix, and its origin for the run's config.
 
         Args:
-            named: the clients that the rows name. Where no option says how many clients there are, there are these; a
-                fleet that has their names is put in their order.
+            named: the rows' clients. If no option decides the number of clients, these are all; a fleet with their
+                names gets their order.
 
         Raises:
-            InvalidInputError: options that contradict each other or the method, by name; a matrix for another model.
+            InvalidInputError: an option conflicts with another or with the method, or the matrix is for another model.
         """
         sources = (self.clients, self.allocation, self.budgets, self.fleet)
         if named and all(source is None for source in sources):
@@ -168,9 +168,9 @@ class AllocationChoice(Checked):
     def _client_budgets(
         self, spec: ModelSpec, settings: Settings, named: Sequence[str]
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Blocks that each client may activate, and where they come from, for the run's config.
+        """Blocks that each client may activate, and their origin for the run's config.
 
-        Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
+        By default capacities are drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
         """
         given, clients = self._given("budgets", "fleet"), self.clients
         if len(given) > 1:
@@ -192,7 +192,7 @@ class AllocationChoice(Checked):
             spec, workload, clients or (None if fleet else _default_clients(spec)), fleet, settings.seed
         )
         if named and fleet and not {*named} & {*chosen.names}:
-            note(f"note: {fleet.name} names none of the rows' clients; its rows are theirs in order")
+            note(f"note: {fleet.name} has no client of the rows; its lines are assigned to them in order")
         chosen = chosen.matched(named)
         origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
         return chosen.budget_N, {"budgets": chosen.budget_N, **origin}
