@@ -1,1 +1,1 @@
-"""The dashboard. `streamlit run app/main.py` serves it; nothing else imports it but its tests."""
+"""The dashboard, served by `streamlit run app/main.py`."""

@@ -1,6 +1,6 @@
 """The dashboard: `streamlit run app/main.py`. Five pages; Explore is the root.
 
-Streamlit reads this file twice: once imported, for the server (`app`), and in every run of a page, for `main`.
+Streamlit imports this file for the server (`app`), and executes it as a script in every run of a page (`main`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 class EarlyPlotly:
-    """The first answer names the script that draws figures, 5 MB: the browser loads it while the page is being run."""
+    """Middleware: a link header lets the browser load plotly's script (5 MB) while the page runs."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -61,8 +61,8 @@ class EarlyPlotly:
         await self.app(scope, receive, with_link)
 
 
-if __name__ == "__main__":  # not where a process that this one starts reads the file again
+if __name__ == "__main__":  # not if a child process imports this file
     main()
-elif __name__ == Path(__file__).stem:  # imported by `streamlit run`, which finds the server by this name
+elif __name__ == Path(__file__).stem:  # imported by `streamlit run`, which looks for `app`
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     app = st.App(__file__, middleware=[hosts, Middleware(EarlyPlotly)])

@@ -1,8 +1,7 @@
-"""The scenario: one object whose fields are the widgets of the page Explore and the words of its address.
+"""The scenario: one object whose fields are the widgets of the page Explore and the parameters of its address.
 
-A widget of the field ``clients`` has the key ``clients``; the address names every field that differs from its default.
-The browser's Back and Forward, a link, and a first visit take the address over into the widgets; everything else is
-the widgets' own.
+The widget of the field ``clients`` has the key ``clients``. The address has every field that differs from its default.
+On a first visit, for a link, and on Back and Forward, the widgets get the values of the address.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ SHAPES = {
     "list": "My list",
 }
 MOST_COMPARED = 4
-_LONGEST = 1500  # characters of one word of an address
-_SAME_MATRIX = {"unit", "methods", "flips", "compared"}  # fields that do not decide it
+_LONGEST = 1500  # characters of one parameter of an address
+_SAME_MATRIX = {"unit", "methods", "flips", "compared"}  # fields on which the matrix does not depend
 _SCENARIO, _PAGE = "scenario", "scenario_page"
 
 
@@ -51,17 +50,17 @@ class Scenario(BaseModel):
     """Tokens in a sequence, L."""
     precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = Field(0, ge=0, le=2**31 - 1)
-    """Number of the draw."""
+    """Random seed for the fleet and the solvers."""
     span: tuple[float, float] | None = None
     """Least and most VRAM in GiB; None: from one block to all blocks, as in the paper."""
     low: float | None = Field(None, gt=0, le=1024)
-    """Small GPU in GiB; None: suits the model, as do the next two."""
+    """Size of a small GPU in GiB (the next two: medium, large); None: a size that suits the model."""
     mid: float | None = Field(None, gt=0, le=1024)
     high: float | None = Field(None, gt=0, le=1024)
     large: int = Field(30, ge=0, le=100)
-    """Percent of clients with the large of two kinds."""
+    """Of two kinds: percent of clients with the large one."""
     cuts: tuple[int, int] = (40, 70)
-    """Percent of clients up to which the small and the medium of three kinds reach."""
+    """Of three kinds: percent of clients up to which the small and the medium one reach."""
     mix: str = "steam"
     card: int = Field(90, ge=5, le=100)
     """Percent of each GPU that training may use."""
@@ -69,7 +68,7 @@ class Scenario(BaseModel):
     """GiB and number of clients, a row each."""
     unit: Literal["GiB", "%"] = "GiB"
     methods: tuple[str, ...] = ("bound", "paper")
-    """The curves of this fleet: of :func:`app.parts.fleets.methods`."""
+    """Curves of this fleet, by the names of :func:`app.parts.fleets.methods`."""
     follow: str = "paper"
     """The method whose matrix is shown."""
     spend: float | None = None
@@ -77,7 +76,7 @@ class Scenario(BaseModel):
     flips: str = Field("", max_length=100_000)
     """Cells changed by hand: ``block.client`` joined by ``_``."""
     compared: tuple[str, ...] = Field((), max_length=MOST_COMPARED)
-    """Fleets kept for comparison: slot, name and address, parted by ``|``."""
+    """Fleets kept for comparison: slot, name and address, separated by ``|``."""
 
     @field_validator("model")
     @classmethod
@@ -123,7 +122,7 @@ class Scenario(BaseModel):
         return rows
 
     def replace(self, **changes: Any) -> Self:
-        """The same scenario with some fields changed, checked again. Another matrix has no cells changed by hand."""
+        """The scenario with some fields changed and checked. If the matrix changes, ``flips`` becomes empty."""
         fields = {**dict(self), **changes}
         if "flips" not in changes and any(fields[name] != getattr(self, name) for name in fields.keys() - _SAME_MATRIX):
             fields["flips"] = ""
@@ -131,7 +130,7 @@ class Scenario(BaseModel):
 
     @property
     def fleet(self) -> Self:
-        """Only what decides the fleet and its VRAM model."""
+        """The scenario with only the fields that decide the fleet and its VRAM."""
         names = type(self).model_fields.keys() - _SAME_MATRIX - {"follow", "spend"}
         return type(self)(**{name: getattr(self, name) for name in names})
 
@@ -146,7 +145,7 @@ class Scenario(BaseModel):
         return fleets.needs(self.model, self.batch, self.length, self.precision)
 
     def query(self) -> dict[str, str | list[str]]:
-        """The words of the address: fields that differ from their default."""
+        """The parameters of the address: fields that differ from their default."""
         words: dict[str, str | list[str]] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -157,7 +156,7 @@ class Scenario(BaseModel):
 
     @classmethod
     def of_query(cls, words: Mapping[str, Sequence[str]]) -> Self:
-        """The scenario of an address. A word that is no value of its field is ignored."""
+        """The scenario of an address. Invalid parameters are ignored."""
         values: dict[str, Any] = {}
         for name in cls.model_fields.keys() & words.keys():
             try:
@@ -188,8 +187,8 @@ def _value(name: str, words: list[str]) -> Any:
 
 
 def begin(page: str) -> Scenario:
-    """The scenario at the start of a run of ``page``: the session's, or the address's on a first visit, on Back and
-    Forward, and on arrival by a link."""
+    """The scenario at the start of a run of ``page``: that of the address on a first visit, for a link, and on Back and
+    Forward; else that of the session."""
     context = get_script_run_ctx()
     came_back = context is not None and context.is_history_navigation
     words = {name: st.query_params.get_all(name) for name in st.query_params}
@@ -200,13 +199,13 @@ def begin(page: str) -> Scenario:
     if known is None or came_back or linked:
         known = Scenario.of_query(words)
         put(known)
-    elif arrived:  # perhaps before the page left had read its last choice
+    elif arrived:  # the former page may not have read the last choice
         known = current()
     return known
 
 
 def end(scenario: Scenario) -> None:
-    """Remember the scenario and write the address."""
+    """Store the scenario in the session and write the address."""
     st.session_state[_SCENARIO] = scenario
     words = scenario.query()
     others = {name: st.query_params.get_all(name) for name in st.query_params if name not in Scenario.model_fields}
@@ -216,9 +215,9 @@ def end(scenario: Scenario) -> None:
 
 
 def put(scenario: Scenario) -> None:
-    """Make ``scenario`` the session's: each widget that shows another value is set when it is drawn next.
+    """Store ``scenario`` in the session. Each widget with another value is set when it is drawn next.
 
-    Only those: in the browser, a widget that is set loses what the reader has just chosen in it.
+    The others are not: setting a widget discards a choice that the user has just made in it.
     """
     shown, refused = _shown()
     st.session_state[_SCENARIO] = scenario
@@ -228,7 +227,7 @@ def put(scenario: Scenario) -> None:
 
 
 def current() -> Scenario:
-    """The scenario as the widgets stand: a click may come before the run that reads the one before."""
+    """The session's scenario with the values of the widgets, which can be newer."""
     return _shown()[0]
 
 
@@ -238,17 +237,17 @@ def _shown() -> tuple[Scenario | None, set[str]]:
     scenario = state.get(_SCENARIO)
     shown = {name: state[name] for name in Scenario.model_fields if name in state}
     if shown.get("spend") in state.get("spend_shown", ()):
-        shown.pop("spend", None)  # nobody moved it
+        shown.pop("spend", None)  # the user did not move it
     for name, value in shown.items():
         try:
             scenario = scenario.replace(**{name: None if value == state.get(f"usual_{name}") else value})
-        except ValidationError:  # the page says so
+        except ValidationError:  # the page shows a warning
             refused.add(name)
     return scenario, refused
 
 
 def update(**changes: Any) -> None:
-    """Change fields (a button's callback)."""
+    """Change fields; for callbacks."""
     put(current().replace(**changes))
 
 

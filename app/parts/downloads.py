@@ -1,4 +1,4 @@
-"""One menu of files: the figure, the matrix, the fleet, the same in Python, and the link."""
+"""The menu of downloads: the figure, the matrix, the fleet, a Python program, and the link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zorba_core.plots.theme import Palette
 
 
 def menu(scenario: Scenario, study: fleets.Study, allocation: Allocation) -> None:
-    """Buttons within a popover; a file is made on the click."""
+    """Buttons in a popover. A click makes the file."""
     name = f"zorba-{scenario.model}-{allocation.num_clients}"
     if can_be_made():
         palette = ui.palette()
@@ -51,7 +51,7 @@ def _picture(scenario: Scenario, study: fleets.Study, suffix: str, palette: Pale
 
 
 def python_of(scenario: Scenario, study: fleets.Study) -> str:
-    """The page's front as a program."""
+    """A program that computes the page's front."""
     gib = json.dumps([round(float(value), 6) for value in study.gib_N])
     return f'''"""Λ against VRAM for {len(study.gib_N)} clients of {scenario.model}."""
 

@@ -1,4 +1,4 @@
-"""What the pages need of ``zorba_core`` about fleets: draw one, its VRAM model, and what VRAM buys it. No Streamlit.
+"""Fleets for the pages: their clients, the VRAM model, and the curves of Λ against VRAM. No Streamlit.
 
 Shapes: M blocks, N clients (in the order of the fleet), P points of a curve (rising VRAM).
 """
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 _POINTS = 1000  # reductions of a sweep by the paper's method
 _SHOWN = 120  # points of a curve, at most
 _TOTALS = {"two-level": 60, "exact": 12}  # points of a curve over limits on the total
-MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list; a picture of more takes seconds
-_SECONDS = {"two-level": 5.0, "exact": 0.25}  # a point may take
+MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list; a figure of more clients takes seconds
+_SECONDS = {"two-level": 5.0, "exact": 0.25}  # time limit of a point
 
 
 @dataclass(frozen=True)
 class Needs:
-    """GiB that a client needs."""
+    """VRAM that a client needs, in GiB."""
 
     num_blocks: int
     model_gib: float
@@ -76,25 +76,25 @@ def models() -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def needs(model: str, batch: int, length: int, precision: str) -> Needs:
-    """What a client needs by the paper's VRAM model."""
+    """VRAM that a client needs by the paper's model."""
     spec, work = model_spec(model), Workload(batch_size=batch, seq_len=length, dtype=precision)
     return Needs(spec.num_blocks, psi_model_bytes(spec, work) / GIB, psi_block_bytes(spec, work) / GIB)
 
 
 def usual_sizes(needs: Needs) -> dict[str, float]:
-    """Sizes of small, medium and large GPUs that suit a model, in GiB: two blocks, half of them, all."""
+    """Default sizes of small, medium and large GPUs in GiB: room for two blocks, for about half, and for all."""
     digits = 2 if needs.all_gib < 10 else 1
     low, high = needs.one_gib + needs.block_gib, needs.all_gib + 0.5 * 10**-digits
     return {"low": round(low, digits), "mid": round((low + high) / 2, digits), "high": round(high, digits)}
 
 
 def usual_rows(needs: Needs) -> tuple[tuple[float, int], ...]:
-    """The list of clients that the reader begins with."""
+    """The default list of clients."""
     return tuple(zip(usual_sizes(needs).values(), (20, 20, 10), strict=True))
 
 
 def gib_of(scenario: Scenario) -> NDArray[np.float64]:
-    """VRAM of each client in GiB, (N,), those included that are too small."""
+    """VRAM of each client in GiB, (N,), including the clients that are too small."""
     need, count, seed = scenario.needs, scenario.clients, scenario.seed
     sizes = {name: getattr(scenario, name) or usual for name, usual in usual_sizes(need).items()}
     if scenario.shape == "list":
@@ -134,7 +134,7 @@ def rows_of_file(content: bytes) -> tuple[tuple[float, int], ...]:
     """GiB and clients of an uploaded table, the smallest first.
 
     Raises:
-        ZorbaError: it is no table of clients, or has too many.
+        ZorbaError: it is no table of clients, or has too many clients.
     """
     gib_N = Fleet.from_csv(content, "opt-125m").capacity_N_gib
     if len(gib_N) > MOST_CLIENTS or gib_N.max() > MOST_GIB:
@@ -148,18 +148,18 @@ def rows_of_file(content: bytes) -> tuple[tuple[float, int], ...]:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """What a method reaches: P points, rising VRAM and falling Λ."""
+    """The curve of a method: P points with rising VRAM and falling Λ."""
 
     method: str
     gib_P: NDArray[np.float64]  # over all clients
     lambda_P: NDArray[np.float64]
-    least_P: NDArray[np.int64]  # clients of the block with the fewest
+    least_P: NDArray[np.int64]  # smallest popularity of a block
     index_P: NDArray[np.int64]  # in the front
     front: Front | None
-    solutions: tuple[Solution, ...] = ()  # where solving a point again would take seconds
+    solutions: tuple[Solution, ...] = ()  # of solvers that take seconds
 
     def at(self, spend: float | None) -> int:
-        """The point that spends at most ``spend`` GiB; a third of the way along for None."""
+        """The last point with at most ``spend`` GiB; for None the point a third of the way along."""
         if spend is None:
             return len(self.gib_P) // 3
         return max(0, int(np.searchsorted(self.gib_P, spend + 0.005, side="right")) - 1)
@@ -172,7 +172,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A fleet and what VRAM buys it. Clients too small for one block are counted and left out."""
+    """A fleet and its curves. Clients that are too small for one block are left out and counted."""
 
     scenario: Scenario
     all_N_gib: NDArray[np.float64]
@@ -183,7 +183,7 @@ class Study:
 
     @cached_property
     def gib_N(self) -> NDArray[np.float64]:
-        """Of the clients that take part."""
+        """VRAM of the clients that take part."""
         return self.all_N_gib[self.needs.blocks(self.all_N_gib) >= 1]
 
     @cached_property
@@ -238,7 +238,7 @@ class Study:
         return result
 
     def bound_at(self, spend: float) -> float:
-        """No allocation that uses at most ``spend`` GiB has a smaller Λ."""
+        """A lower bound on Λ with ``spend`` GiB."""
         free = spend - len(self.gib_N) * self.needs.model_gib
         total = int(np.floor(free / self.needs.block_gib + 1e-6))
         least = max(self.needs.num_blocks, len(self.gib_N))
@@ -291,7 +291,7 @@ def _workload(scenario: Scenario) -> Workload:
 
 @lru_cache(maxsize=64)
 def study(fleet: Scenario) -> Study:
-    """The study of a scenario's ``fleet``; the last 64 are remembered."""
+    """The study of a scenario's ``fleet``; the last 64 are cached."""
     return Study(fleet, gib_of(fleet))
 
 
@@ -314,7 +314,7 @@ def _smaller(scenario: Scenario) -> Iterator[dict[str, object]]:
 
 
 def planned(scenario: Scenario) -> tuple[Study, Solution, Allocation]:
-    """The fleet, the allocation of the point that the page Explore shows, and the same with the cells changed by hand.
+    """The fleet, the allocation at the point of the page Explore, and this allocation with the cells changed by hand.
 
     Raises:
         InfeasibleError: the fleet has no allocation.

@@ -1,4 +1,4 @@
-"""Fields of the run's settings as widgets, and rows of the reader's own as a task."""
+"""Widgets for the run's settings and for the user's own rows."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _LABELS = {
     "seq_len": "Length L", "lora_rank": "LoRA rank", "eval_every": "Evaluate every", "eval_rows": "Evaluation rows",
     "target": "Target accuracy",
 }  # fmt: skip
-# Settings that `zorba train` chooses by the model where they are left empty, and how that reads.
+# Settings that `zorba train` chooses if they are empty, with the placeholder of an empty field.
 _SUITED = (
-    {"lr": "found by trial rounds"}
+    {"lr": "chosen by trial rounds"}
     | dict.fromkeys(("schedule", "direction", "directions", "estimator", "precision"), "suits the model")
-    | {"seq_len": "suits the rows", "batch_size": "8, or 4 of long rows"}
+    | {"seq_len": "suits the rows", "batch_size": "8, or 4 for long rows"}
 )
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 
 
 def setting(name: str, label: str = "", place: Any = st, empty: str = "") -> Any:
-    """A widget for a field of the settings, remembered for the session. Bounds are checked by :func:`checked` and not
-    by the widget, which would go on with the value before.
+    """A widget for a field of the settings, kept for the session. :func:`checked` checks the bounds, since the widget
+    would silently keep its former value.
 
     Args:
-        empty: what the field means while it is left empty; by default its own default stands in it.
+        empty: placeholder of an empty field; without it the field starts with its default.
     """
     field = Settings.model_fields[name]
     kind, _ = kind_of(field)
@@ -68,7 +68,7 @@ def setting(name: str, label: str = "", place: Any = st, empty: str = "") -> Any
 
 
 def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The settings that differ from their defaults, and why they cannot be used; empty where they can."""
+    """The settings that differ from their defaults, and why they are invalid; empty if they are valid."""
     given = {
         name: value
         for name, value in values.items()
@@ -79,12 +79,12 @@ def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
     try:
         Settings(**given)
     except (ZorbaError, ValueError) as error:
-        return given, re.sub(r"^lr\b", "learning rate", str(error))  # as the field is called
+        return given, re.sub(r"^lr\b", "learning rate", str(error))  # the label of the field
     return given, ""
 
 
 def advanced_names() -> list[str]:
-    """Settings that stand in the expander."""
+    """Settings in the expander."""
     return [
         name for name in Settings.model_fields if name not in ("rounds", "lr", "num_seeds", "inactive", "participation")
     ]
@@ -105,7 +105,7 @@ def blocks_of(model: str) -> int:
         ZorbaError: there is no such model.
     """
     config = Path(bundled_models().get(model, model), "config.json").expanduser()
-    try:  # reading a config through transformers takes seconds when it comes first
+    try:  # the first config read through transformers takes seconds
         return int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])
     except (OSError, ValueError, KeyError, TypeError):
         from zorba_core.runs.load import read_spec
@@ -115,13 +115,13 @@ def blocks_of(model: str) -> int:
 
 @st.cache_data(max_entries=32, show_spinner="Reading the model's sizes …")
 def is_large_model(model: str) -> bool:
-    """Whether the model trains with the settings of a large one.
+    """Whether the model trains with the settings of a large model.
 
     Raises:
         ZorbaError: there is no such model.
     """
     folder = Path(bundled_models().get(model, model)).expanduser()
-    if files := [*folder.glob("*.safetensors")]:  # two bytes a parameter or more; reading the config takes seconds
+    if files := [*folder.glob("*.safetensors")]:  # at least two bytes a parameter; reading the config takes seconds
         return sum(file.stat().st_size for file in files) >= 2 * LARGE
     from zorba_core.runs.load import read_spec
 
@@ -136,19 +136,19 @@ def _tokenizer(model: str) -> Any:
 
 
 def suit_model() -> None:
-    """Rows' callback: rows of the reader's own ask for a real model, where one is here."""
+    """Callback of the rows: for the user's own rows choose a real model, if there is one."""
     if st.session_state.get("train_rows") == OWN:
         st.session_state["train_model"] = default_model(own_rows=True)
 
 
 def datasets() -> dict[str, str]:
-    """Title of each dataset that is here, by name."""
+    """Title of each available dataset, by name."""
     tasks = sorted(TASKS.values(), key=lambda task: task.name != "toy-reviews")
     return {task.name: f"{task.title}: {task.about}" for task in tasks if not missing(task)}
 
 
 def own_rows(model: str) -> tuple[dict[str, Any], str]:
-    """Widgets for rows of the reader's own: the options of ``zorba train`` and why they are not complete yet."""
+    """Widgets for the user's own rows: the options of ``zorba train``, and why they are not complete yet."""
     file = st.file_uploader("Rows", type=_KINDS, key="rows_file", help="Kept on this machine, beside the runs.")
     if file is not None:
         st.session_state["rows_path"] = str(_keep(file.name, file.getvalue()))
@@ -163,7 +163,7 @@ def own_rows(model: str) -> tuple[dict[str, Any], str]:
 
 
 def _keep(name: str, content: bytes) -> Path:
-    """Write an uploaded file beside the runs, in a folder for its owner alone; its place."""
+    """Write an uploaded file beside the runs, in a folder that only its owner can read. Return its path."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name).stem)[:60].strip(".-_") or "rows"
     folder = runs.folder() / _UPLOADS
     target = folder / hashlib.sha256(content).hexdigest()[:12] / f"{stem}{Path(name).suffix.lower()}"
@@ -176,10 +176,10 @@ def _keep(name: str, content: bytes) -> Path:
 
 
 def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
-    """The columns and words, inferred first, as options.
+    """Widgets for columns and label words, which start with the inferred ones: the options of ``zorba train``.
 
     Raises:
-        ZorbaError: no task can be made of them.
+        ZorbaError: they make no task.
     """
     columns = [str(column) for column in frame.columns if not str(column).startswith("#")]
     turn = hashlib.sha256(path.encode()).hexdigest()[:8]  # another file has other columns
@@ -200,7 +200,10 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
         index=columns.index(asked_first) if asked_first in columns else len(columns) - 1,
     )  # fmt: skip
     client = three.selectbox(
-        "Client column", ["", *columns], key=f"client_{turn}", help="Whose row it is, if a column says so."
+        "Client column",
+        ["", *columns],
+        key=f"client_{turn}",
+        help="The client that each row belongs to, if there is such a column.",
     )
     others = [column for column in columns if column not in (asked, client)]
     first = [column for column in (usual.text_columns if usual is not None else others[:1]) if column in others]
@@ -214,7 +217,7 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
         shown = ", ".join(task.label_words)
         words = st.text_input(
             f"Label words, for {ui.plain(', '.join(task.label_names[:8]))}", value=shown, key=f"words_{turn}_{asked}",
-            help="What the model answers for each label, with commas between. Words of one token are the fastest.",
+            help="The model's answer for each label, separated by commas. Words of one token are the fastest.",
         )  # fmt: skip
         given = tuple(word.strip() for word in words.split(",") if word.strip())
         if given != task.label_words:
@@ -240,7 +243,7 @@ def _example(task: Task, frame: pd.DataFrame, asked: str, tokenizer: Any) -> Non
 
 
 def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> str:
-    """What the model gets before training and how long training will take, measured here; or why it cannot be."""
+    """The accuracy before training and the time that training will take, measured here; or why neither can be."""
     from zorba_core.runs.expect import expect
     from zorba_core.runs.load import suited_settings
 
@@ -265,7 +268,7 @@ def _own_task(options: dict[str, Any], tokenizer: Any) -> Task:
 
 
 def client_count(options: dict[str, Any]) -> int | None:
-    """How many clients the rows name; None where they name none."""
+    """Number of clients in the rows; None if no column has them."""
     if not options.get("client"):
         return None
     return int(read_rows(TableRows(options["data"]))[options["client"]].nunique())

@@ -1,10 +1,10 @@
 """Trainings in the background: each a ``zorba train`` or ``zorba resume`` that outlives browser and dashboard.
 
-A job is a folder ``<runs folder>/.jobs/<id>/`` and every look starts from its files; nothing is kept in memory::
+A job is a folder ``<runs folder>/.jobs/<id>/``. Its state is always read from these files::
 
-    job.json        the command, the process and when it began
-    log.txt         what the process says
-    allocation.json what it was asked to train (train only)
+    job.json        the command, the process and its start
+    log.txt         the output of the process
+    allocation.json the allocation (train only)
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import write_json, write_text
 
 JOBS, JOB, LOG, ALLOCATION = ".jobs", "job.json", "log.txt", "allocation.json"
-_PREFIX = "zorba: "  # how the command begins the line that explains its exit
+_PREFIX = "zorba: "  # of the command's last line, if it fails
 _ENDED = -1.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """One process that was started from here."""
+    """One process that the dashboard started."""
 
     folder: str
     command: tuple[str, ...]
     pid: int
-    created: float  # by the system's account: a later process of the same number has another time
+    created: float  # the system's start time of the process, to recognise a later process with the same pid
     started: float  # seconds since the epoch
     rounds: int
     title: str
@@ -56,17 +56,17 @@ class Job:
 
     @property
     def alive(self) -> bool:
-        """Whether the very process that was started still runs."""
+        """Whether the process still runs."""
         return self.created != _ENDED and _created(self.pid) == self.created
 
 
 @dataclass(frozen=True)
 class State:
-    """What a job is doing, or what became of it."""
+    """The state of a job."""
 
     name: str  # starting, running, stopping, finished, stopped, refused or failed
     run: Path | None
-    reason: str = ""  # what the process said in the end
+    reason: str = ""  # the error message of the process
 
     @property
     def alive(self) -> bool:
@@ -74,7 +74,7 @@ class State:
 
 
 def list_jobs(folder: Path) -> list[Job]:
-    """Every job of the runs folder, newest first; an unreadable entry is passed over."""
+    """Every job of the runs folder, newest first. Unreadable entries are skipped."""
     jobs = []
     for file in sorted((folder / JOBS).glob(f"*/{JOB}"), reverse=True):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -85,8 +85,8 @@ def list_jobs(folder: Path) -> list[Job]:
 
 
 def state_of(job: Job) -> State:
-    """The state, from the process and the files that it leaves."""
-    alive = job.alive  # asked first: a process that ends meanwhile has written all it will
+    """The state, from the process and its files."""
+    alive = job.alive  # read first: if it is False, the files are complete
     run = Path(job.run) if job.run else _named_run(job)
     if run is not None and not run.is_dir():
         run = None  # deleted elsewhere
@@ -103,7 +103,7 @@ def state_of(job: Job) -> State:
 
 
 def log_lines(job: Job, lines: int = 12) -> list[str]:
-    """The last lines that the process wrote."""
+    """The last lines of the process's output."""
     try:
         text = (Path(job.folder) / LOG).read_bytes()[-16_000:].decode("utf-8", "replace")
     except OSError:
@@ -115,8 +115,8 @@ def start_training(folder: Path, allocation: Allocation | None, options: Mapping
     """Start ``zorba train``.
 
     Args:
-        allocation: who trains what; None for a method by which every client trains all blocks.
-        options: of the command, by their names (``{"lr": 0.01, "eval_every": 10}``); None is left out.
+        allocation: None for a method by which every client trains all blocks.
+        options: of the command, by name (``{"lr": 0.01, "eval_every": 10}``); None is left out.
 
     Raises:
         RunError: another start is under way, no core is free, or the process cannot be started.
@@ -153,7 +153,7 @@ def start_resume(folder: Path, run: Path, rounds: int, title: str) -> Job:
 
 
 def stop(job: Job) -> None:
-    """As Ctrl-C does: finish the round at hand and keep everything. Asked again, or before the first round: at once."""
+    """End the job after its current round, as Ctrl-C does; at once before the first round or at the second call."""
     if not job.alive:
         return
     at_once = job.stop_asked or _named_run(job) is None
@@ -163,7 +163,7 @@ def stop(job: Job) -> None:
 
 
 def forget(job: Job) -> None:
-    """Take an ended job out of the list. The run's folder stays as it is."""
+    """Remove an ended job from the list. The run's folder stays as it is."""
     if job.alive:
         return
     for name in (JOB, LOG, ALLOCATION):
@@ -186,7 +186,7 @@ def why_not_now(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _place(folder: Path) -> Iterator[Path]:
-    """Context manager: a new job's folder. Two that start together are let in one by one."""
+    """Context manager: a new job's folder. A lock lets only one job start at a time."""
     jobs = folder / JOBS
     try:
         jobs.mkdir(parents=True, exist_ok=True)
@@ -199,7 +199,7 @@ def _place(folder: Path) -> Iterator[Path]:
         if message := why_not_now(folder):
             raise RunError(message)
         place = jobs / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-        place.mkdir(mode=0o700)  # a command on rows of the user's own may quote them
+        place.mkdir(mode=0o700)  # the command may contain text of the user's rows
         yield place
 
 
@@ -218,7 +218,7 @@ def _launch(place: Path, command: tuple[str, ...], rounds: int, title: str, run:
         except OSError as error:
             raise RunError(f"the training process cannot be started: {error.strerror}") from None
     created = _created(process.pid) or _ENDED
-    threading.Thread(target=process.wait, daemon=True).start()  # collects its exit while the dashboard lives
+    threading.Thread(target=process.wait, daemon=True).start()  # else it would stay a zombie
     return _write(Job(str(place), command, process.pid, created, time.time(), rounds, title, run))
 
 
@@ -228,7 +228,7 @@ def _write(job: Job) -> Job:
 
 
 def _created(pid: int) -> float | None:
-    """When the process of this number began; None where there is none, or where it has ended."""
+    """Start time of the process; None if it has ended."""
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
@@ -237,7 +237,7 @@ def _created(pid: int) -> float | None:
 
 
 def _named_run(job: Job, existing: bool = True) -> Path | None:
-    """The run's folder, once the process has named it: everything is loaded and checked, and the rounds begin."""
+    """The run's folder, which the log has as soon as everything is loaded and checked and the rounds begin."""
     try:
         with (Path(job.folder) / LOG).open("rb") as file:
             lines = file.read(16_000).decode("utf-8", "replace").splitlines()

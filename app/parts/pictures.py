@@ -75,7 +75,7 @@ def front(
 
 
 def has_references(scenario: Scenario) -> bool:
-    """Whether the paper's three scenarios are of this fleet."""
+    """Whether the paper's three scenarios are for this fleet."""
     return scenario.is_paper and scenario.clients == 50 and scenario.batch == 8
 
 

@@ -1,4 +1,4 @@
-"""What the pages need of ``zorba_core.runs``: the folder of runs, their numbers, and their models in use."""
+"""Runs for the pages: the folder, the table, and the models in use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder() -> Path:
 
 
 def listing() -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs, newest first, and a line for each entry that is no readable run. Read again when a file changed."""
+    """The runs, newest first, and a line for each unreadable folder. Read again if a file has changed."""
     stamps = []
     for file in sorted(folder().glob("[!.]*/*")):
         with contextlib.suppress(OSError):
@@ -49,12 +49,12 @@ def _listing(place: str, digest: str) -> tuple[tuple[Run, ...], tuple[str, ...]]
 
 
 def is_finished(path: Path) -> bool:
-    """Whether the run has ended by itself."""
+    """Whether the run has finished."""
     return (path / SUMMARY).is_file()
 
 
 def is_written(path: Path) -> bool:
-    """Whether some process trains this run now: it holds the lock of the run's log."""
+    """Whether a process trains this run now: it holds the lock of the run's log."""
     try:
         with (path / LOG).open("rb") as log:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -94,7 +94,7 @@ def best(run: Run) -> float | None:
 
 
 def metric_title(run: Run) -> str:
-    """What the run's evaluations count as right: "Accuracy", or of written answers "Exact match"."""
+    """The metric of the run's evaluations: "Accuracy", or "Exact match" for written answers."""
     counted = str(run.environment.get("data", {}).get("metric", "accuracy")).replace("_", " ")
     return counted[0].upper() + counted[1:]
 

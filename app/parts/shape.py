@@ -1,4 +1,4 @@
-"""The controls that shape the clients' VRAM, and what they come to: the left side of the page Explore."""
+"""The controls of the clients' VRAM, and the fleet in numbers: the left side of the page Explore."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _ENDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
 def widget(scenario: Scenario, name: str, usual: object = None) -> str:
-    """The key of a field's widget, which shows the field's value, or ``usual`` where the field is None."""
+    """Set a field's widget to the field's value, or to ``usual`` if that is None. Return the widget's key."""
     value, last = getattr(scenario, name), st.session_state.get(f"usual_{name}", usual)
     st.session_state[f"usual_{name}"] = usual
     if value is None and last != usual:
-        st.session_state[name] = usual  # another batch or length has other sizes
+        st.session_state[name] = usual  # another batch or length has other default sizes
     st.session_state.setdefault(name, usual if value is None else value)
     return name
 
 
 def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
-    """The controls as they stand, and the fleet that they describe."""
+    """Draw the controls. Return the scenario and its fleet."""
     st.header("1 · The clients' VRAM", anchor=False, help=SHAPE_HELP)
     changes: dict[str, object] = {}
     key = widget(scenario, "shape")
@@ -78,7 +78,7 @@ def controls(scenario: Scenario) -> tuple[Scenario, fleets.Study]:
 
 
 def _buttons(scenario: Scenario, study: fleets.Study) -> None:
-    """Keep this fleet, draw another of its shape, and back to the paper's."""
+    """Buttons: keep this fleet, draw another of its shape, return to the paper's."""
     with st.container(horizontal=True, gap="small"):
         link = scenarios.link_of(scenario.fleet)
         st.button(
@@ -88,14 +88,14 @@ def _buttons(scenario: Scenario, study: fleets.Study) -> None:
             disabled=len(scenario.compared) >= MOST_COMPARED
             or bool(study.problem)
             or any(item.endswith(f"|{link}") for item in scenario.compared),
-            help=f"Draw this fleet's curve beside the next ones; up to {MOST_COMPARED}.",
+            help=f"Show this fleet's curve together with later ones; up to {MOST_COMPARED}.",
         )
         st.button(
             "New draw",
             icon=":material/casino:",
             on_click=_new_draw,
             disabled=scenario.shape not in RANDOM,
-            help="Other clients of the same shape.",
+            help="Draw other clients with the same shape.",
         )
         st.button(
             "As in the paper",
@@ -115,7 +115,7 @@ def _needs_in_words(need: fleets.Needs) -> str:
 
 def _workload(scenario: Scenario) -> dict[str, object]:
     fields = Scenario.model_fields
-    st.caption("The paper has batch 8 and length 128 or 256.")
+    st.caption("The paper uses batch 8 and length 128 or 256.")
     return {
         "batch": st.number_input("Batch", step=1, key=widget(scenario, "batch"), help=fields["batch"].description),
         "length": st.number_input("Length", step=16, key=widget(scenario, "length"), help=fields["length"].description),
@@ -129,7 +129,7 @@ def _workload(scenario: Scenario) -> dict[str, object]:
 
 
 def checked(scenario: Scenario, changes: dict[str, object]) -> Scenario:
-    """The scenario with each change that is a value of its field; one line for each that is not."""
+    """Apply the valid changes to the scenario, and show a warning for each invalid one."""
     for name, value in changes.items():
         if value == getattr(scenario, name):
             continue
@@ -144,17 +144,17 @@ def checked(scenario: Scenario, changes: dict[str, object]) -> Scenario:
             }
             reach = " and ".join(f"{_ENDS[end]} {bound:,}" for end, bound in bounds.items()) or "another value"
             label = _SIZES.get(name, name.capitalize())
-            st.warning(f"{label} must be {reach}; the value before is used.", icon=":material/warning:")
+            st.warning(f"{label} must be {reach}; the former value is used.", icon=":material/warning:")
     return scenario
 
 
 def _sizes(scenario: Scenario) -> dict[str, object]:
-    """The shape's own controls."""
+    """The controls of the current shape."""
     need, shape = scenario.needs, scenario.shape
     if shape in ("uniform", "bell", "small"):
         usual, top = (round(need.one_gib, 2), round(need.all_gib, 2)), float(np.ceil(1.5 * need.all_gib))
         key = widget(scenario, "span", usual)
-        if max(st.session_state[key]) > top:  # of a link, or of a larger batch
+        if max(st.session_state[key]) > top:  # from a link, or from a larger batch
             st.session_state[key] = tuple(min(end, top) for end in st.session_state[key])
         span = st.slider("VRAM from, to (GiB)", 0.0, top, key=key, step=0.05 if need.all_gib < 20 else 0.5)
         return {"span": None if span == usual else span}
@@ -191,7 +191,7 @@ def _kinds(scenario: Scenario) -> dict[str, object]:
 
 
 def _table(scenario: Scenario) -> tuple[tuple[float, int], ...]:
-    """Rows of the editable table; what is uploaded becomes its rows."""
+    """The editable table of clients. An uploaded file replaces its rows."""
     usual = fleets.usual_rows(scenario.needs)
     rows = scenario.rows or usual
     if st.session_state.get("table_base") is None or st.session_state.get("table_shown") != scenario.rows:
@@ -214,8 +214,8 @@ def _table(scenario: Scenario) -> tuple[tuple[float, int], ...]:
     with upload:
         st.file_uploader(
             "Or a file", type=["csv", "tsv", "txt", "xlsx"], key="table_file", on_change=_take_file,
-            help="A column of GiB, and one of names if you like; or what "
-            "`nvidia-smi --query-gpu=name,memory.total --format=csv` prints.",
+            help="A column of GiB and, if you want, a column of names; or the output of "
+            "`nvidia-smi --query-gpu=name,memory.total --format=csv`.",
         )  # fmt: skip
         if message := st.session_state.get("table_problem"):
             st.caption(f":red[{ui.sentence(message)}]")
@@ -227,7 +227,7 @@ def _table(scenario: Scenario) -> tuple[tuple[float, int], ...]:
 
 
 def _take_file() -> None:
-    """The uploader's callback."""
+    """Callback of the uploader."""
     file = st.session_state.get("table_file")
     st.session_state.pop("table_problem", None)
     if file is None:
@@ -241,7 +241,7 @@ def _take_file() -> None:
 
 
 def _other_model() -> None:
-    """Sizes in GiB suit one model: another starts with its own."""
+    """Callback of the model: another model starts with its own sizes in GiB."""
     changes = {"model": st.session_state["model"], "span": None, "low": None, "mid": None, "high": None}
     update(**changes, spend=None, **({"rows": ()} if st.session_state.get("shape") == "list" else {}))
 
@@ -277,7 +277,7 @@ def _summary(scenario: Scenario, study: fleets.Study) -> None:
 
 
 def name_of(scenario: Scenario, study: fleets.Study) -> str:
-    """What a fleet is called in legends and tables."""
+    """The fleet's name in legends and tables."""
     need, usual = study.needs, fleets.usual_sizes(study.needs)
     sizes = {name: getattr(scenario, name) or usual[name] for name in usual}
     if scenario.shape == "gpus":
@@ -298,10 +298,10 @@ def name_of(scenario: Scenario, study: fleets.Study) -> str:
 class ComparedFleet(NamedTuple):
     """A fleet kept for comparison."""
 
-    slot: int  # of its colour
+    slot: int  # index of its colour
     name: str
     study: fleets.Study
-    item: str  # as the scenario has it
+    item: str  # its entry in the scenario
 
 
 def _keep() -> None:
@@ -315,7 +315,7 @@ def _keep() -> None:
 
 
 def compared_fleets(scenario: Scenario) -> list[ComparedFleet]:
-    """The fleets kept for comparison; one that cannot be drawn is left out."""
+    """The fleets kept for comparison, without those that have no curve."""
     result = []
     for item in scenario.compared:
         slot, name, link = [*item.split("|", 2), "", ""][:3]

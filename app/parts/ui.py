@@ -1,4 +1,4 @@
-"""What every page shares: spacing, figures, words from outside, and errors as one sentence."""
+"""Shared by all pages: style, figures, escaped text, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CSS = """
 }
 [data-testid="stMetricLabel"] p, [data-testid="stMetricDelta"] p { white-space: normal; line-height: 1.2; }
 button[kind^="primary"]:not(:disabled), button[kind^="primary"]:not(:disabled) * { color: ONPRIMARY; }
-/* Streamlit tells a figure its width with three digits, then with all: the same only for whole pixels. */
+/* Streamlit gives a figure its width first with three digits, then with all: equal only for whole pixels. */
 [data-testid="stFullScreenFrame"]:has(> .stPlotlyChart) { width: round(down, 100%, 1px); }
 @media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 3.6rem 1rem 3rem; } }
 @media (hover: none) { .modebar-container, [data-testid="stElementToolbar"] { display: none !important; } }
@@ -45,7 +45,7 @@ _READ_WITHOUT_SIGNS = re.compile(r"(?<=:)(?=//|material|streamlit)|(?<=www)(?=\.
 
 
 def style() -> None:
-    """Spacing and contrast that the theme's settings do not reach."""
+    """Set the spacing and contrast that the theme has no settings for."""
     theme = _theme()
     st.html(_CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme]))
 
@@ -55,14 +55,14 @@ def _theme() -> str:
 
 
 def palette() -> Palette:
-    """Colours of the theme that the reader sees."""
+    """Colours of the current theme."""
     return palette_named(_theme())
 
 
 def figure(
     drawn: go.Figure, *, key: str, alt: str, select: Callable[[], None] | None = None, name: str = "zorba"
 ) -> None:
-    """A figure as wide as its place. ``alt`` says in words what it shows; ``select`` is called on a click."""
+    """Draw a figure as wide as its container. ``alt`` describes it in words; ``select`` is called on a click."""
     config = {
         "displaylogo": False,
         "scrollZoom": False,
@@ -70,37 +70,37 @@ def figure(
         "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d", "zoom2d", "pan2d"],
         "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
     }
-    drawn.layout.template = None  # two empty ones are a difference to the browser, which would draw twice
+    drawn.layout.template = None  # the browser takes two empty ones for a change, and would draw twice
     st.plotly_chart(
         drawn, theme=None, key=key, on_select=select or "ignore", selection_mode="points", config=config, alt=alt
     )
 
 
 def plain(text: object) -> str:
-    """Text from outside within Markdown: one line, and no sign of it has a meaning."""
+    """Escape text from outside for Markdown, in one line."""
     text = _SIGNS.sub(r"\\\g<0>", re.sub(r"\s+", " ", str(text)))
     return _READ_WITHOUT_SIGNS.sub("\u2060", re.sub(r"^(\d+)\.", r"\1\\.", text))
 
 
 def code(text: str) -> str:
-    """A name or command within Markdown, in the letters of code."""
+    """A name or command as code in Markdown."""
     return f"`{' '.join(text.replace('`', chr(39)).split()) or ' '}`"
 
 
 def sentence(message: object) -> str:
-    """A text from outside as a sentence."""
+    """Escape a text from outside as a sentence."""
     text = str(message).rstrip(".")
     return f"{plain(text[:1].upper() + text[1:])}."
 
 
 def problem(message: object) -> None:
-    """Say in one sentence what cannot be done."""
+    """Show a problem as one sentence."""
     st.warning(sentence(message), icon=":material/warning:")
 
 
 @contextlib.contextmanager
 def shown_errors(what: str) -> Iterator[None]:
-    """Context manager: an error becomes one sentence on the page; one of ours is written to the log."""
+    """Context manager: show an error as one sentence; if it is a bug, log it too."""
     try:
         yield
     except ZorbaError as error:
@@ -115,7 +115,7 @@ def shown_errors(what: str) -> Iterator[None]:
 
 
 def fragment(part: Callable[..., None] | None = None, *, run_every: float | None = None) -> Callable[..., None]:
-    """``st.fragment`` whose errors are shown as the page's are."""
+    """``st.fragment`` with :func:`shown_errors`."""
     if part is None:
         return functools.partial(fragment, run_every=run_every)
 

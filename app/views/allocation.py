@@ -1,4 +1,4 @@
-"""Change by hand who trains which block, and see at once what it does to Λ, VRAM and the least trained block."""
+"""Change by hand who trains which block, and see the effect on Λ, VRAM and the least trained block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EDITOR = "editor"
 
 @dataclass
 class _Editor:
-    """The table: what it started with, what it shows, and the states before."""
+    """State of the table: its first matrix, its changes, and the history for Undo."""
 
     of: Scenario  # without the cells changed by hand
     flips: str
@@ -33,8 +33,8 @@ def page() -> None:
     scenario = begin("allocation")
     st.title("Who trains what", anchor=False)
     st.markdown(
-        "This is the point chosen on the page Explore. Change a cell with a click, or with the arrow keys and space; "
-        "every number follows."
+        "This is the selected point of the page Explore. Change a cell with a click, or with the arrow keys and space. "
+        "All numbers follow."
     )
     study, solution, allocation = fleets.planned(scenario)
     editor = _editor(scenario, allocation)
@@ -54,7 +54,7 @@ def page() -> None:
 
 
 def _editor(scenario: Scenario, allocation: Allocation) -> _Editor:
-    """The table's state; it starts again when the point, an undo or the address asks for another matrix."""
+    """The table's state, which restarts when the point, Undo or the address gives another matrix."""
     of, known = scenario.replace(flips="", unit="GiB", compared=()), st.session_state.get(_EDITOR)
     if known is None or known.of != of:
         known = _Editor(of, scenario.flips, allocation.A_MN, 0 if known is None else known.turn + 1)
@@ -118,7 +118,7 @@ def _table(study: fleets.Study, before: Allocation, now: Allocation, editor: _Ed
     if len(order_N) > SHOWN:
         last = len(order_N) - SHOWN
         first = st.slider(f"Clients to change, {SHOWN} at a time", 1, last + 1, key="first_client") - 1
-        if first != editor.first:  # another table, which starts with what was changed in this one
+        if first != editor.first:  # another table, which starts with the changes of this one
             editor.first, editor.start_MN, editor.turn = first, now.A_MN, editor.turn + 1
         order_N = order_N[first : first + SHOWN]
     key = f"cells_{editor.turn}"
@@ -145,7 +145,7 @@ def _table(study: fleets.Study, before: Allocation, now: Allocation, editor: _Ed
 
 
 def _take(key: str) -> None:
-    """The table's callback: cells as they are now, over the matrix that the table started with."""
+    """Callback of the table: apply its changes to the matrix that it started with."""
     editor = st.session_state[_EDITOR]
     A_MN = editor.start_MN.copy()
     for block, cells in st.session_state[key]["edited_rows"].items():

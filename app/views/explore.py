@@ -1,4 +1,4 @@
-"""Λ against VRAM: shape the clients' VRAM on the left, see what it buys on the right, and who trains what below."""
+"""Λ against VRAM: the clients' VRAM on the left, the curves on the right, and who trains what below."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
     labels = {f"{gib:,.1f}": index for index, gib in enumerate(curve.gib_P)}
     shown = f"{curve.gib_P[point]:,.1f}"
     spend, before = st.session_state.get("spend"), st.session_state.get("spend_shown", ())
-    if spend not in labels or (spend in before and spend != shown):  # nobody moved it, and the curve is another
+    if spend not in labels or (spend in before and spend != shown):  # not moved by the user, but the curve changed
         st.session_state["spend"], st.session_state["spend_shown"] = shown, (*before, shown)
     if len(labels) > 1:
         label = st.select_slider(

@@ -1,4 +1,4 @@
-"""Findings: what was measured beside each claim of the paper. Five sentences, then a table to filter."""
+"""Findings: every claim of the paper with our measurement. Five sentences, then a table to filter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import streamlit as st
 from app.parts import runs, ui
 from zorba_core.study.claims import FILE, Row, read_claims, with_symbols
 
-# A claim's id, and what was found about it in plain words.
+# By the claim's id, the result in plain words.
 SENTENCES = {
     "fig-1/linear": "The memory saving is not there: a forward pass frees each block's tensors, so activations take "
     "21 MiB with 1 block or with 12.",
@@ -30,7 +30,7 @@ def page() -> None:
     message = [f"- {text} :gray[({by_id[name].verdict})]" for name, text in SENTENCES.items() if name in by_id]
     st.markdown("\n".join(message))
     frame = _filtered(pd.DataFrame(claims))
-    st.caption(f"{len(frame)} of {len(claims)} claims. Choose one to see what was done.")
+    st.caption(f"{len(frame)} of {len(claims)} claims. Choose one for details.")
     rows = st.dataframe(
         frame[["verdict", "says", "measured", "where"]],
         key=f"claims_{hash(tuple(frame['id']))}",  # a selection counts rows: other rows have none
@@ -52,7 +52,7 @@ def page() -> None:
 
 @st.cache_data(max_entries=2)
 def _claims(changed_ns: int) -> list[Row]:
-    """Those first that do not hold."""
+    """The claims, contradicted ones first."""
     claims = sorted(read_claims(runs.ROOT), key=lambda claim: claim.verdict != "contradicted")
     texts = ("says", "measured", "note")
     return [Row(**asdict(claim) | {name: with_symbols(getattr(claim, name)) for name in texts}) for claim in claims]

@@ -1,4 +1,4 @@
-"""Runs: the table, their curves, what differs, and one run in use. Reads run folders; starts nothing."""
+"""Runs: the table, their curves, the settings that differ, and one run in detail. Reads run folders; starts nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def page() -> None:
 
 
 def _table(listed: Sequence[runs.Run]) -> list[runs.Run]:
-    """The runs chosen. A selection counts rows, so another list of runs has another table with the same runs chosen."""
+    """Draw the table and return the selected runs. A selection is row numbers, so a list that changes gets a new table
+    with the same runs selected."""
     asked = st.query_params.get("run")
     names = [run.path.name for run in listed]
     for_link, before = st.session_state.get(_CHOSEN, (None, []))
@@ -80,7 +81,7 @@ def _delete(chosen: Sequence[runs.Run]) -> None:
 
 
 def _remove(paths: Sequence[Path]) -> None:
-    """A button's callback."""
+    """Callback of the button."""
     try:
         for path in paths:
             runs.delete(path)

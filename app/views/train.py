@@ -1,4 +1,4 @@
-"""Fine-tune a model with the allocation: what, on which rows, Start; and what the runs in the background are doing."""
+"""Fine-tune a model with the allocation: model, rows, Start, and the runs in the background."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def page() -> None:
 
 
 class Form(NamedTuple):
-    """What the fields say."""
+    """The values of the fields."""
 
     model: str
     options: dict[str, Any]  # of ``zorba train``
-    clients: int | None  # None: as many as suit the model
+    clients: int | None  # None: a number that suits the model
     is_large: bool
     wrong: str  # why training cannot start yet
 
@@ -91,17 +91,17 @@ def _form() -> Form:
     clients = basics[2].number_input(
         "Clients", value=None, step=1, key="train_clients", persist_state="session",
         placeholder=str(LARGE_CLIENTS) if large else "the whole fleet",
-        help="Clients that train, from the smallest VRAM of the fleet to the largest in even steps. Rows with a column "
-        "of clients say themselves how many.",
+        help="Number of clients that train: from the smallest VRAM of the fleet to the largest, in even steps. If the "
+        "rows have a column of clients, it decides.",
     )  # fmt: skip
     given, unusable = forms.checked(values)
-    if clients is not None and clients < 1:  # a bound of the widget's would keep the number before, and Start on
+    if clients is not None and clients < 1:  # with a bound the widget would silently keep its former value
         clients, unusable = None, f"Clients is {clients}; it must be at least 1."
     return Form(model, {**options, **given}, forms.client_count(options) or clients, bool(large), wrong or unusable)
 
 
 def _allocation(scenario, form: Form) -> Allocation | None:
-    """The allocation, shown, for the model's number of blocks and as many clients of the fleet as train."""
+    """Show and return the allocation for the model's number of blocks and the clients that train."""
     model = form.model
     st.header("1 · Allocation", anchor=False)
     try:
@@ -170,12 +170,12 @@ def _start(allocation: Allocation, form: Form) -> None:
 
 
 def _ask() -> None:
-    """Start's callback. The run that follows starts with the fields as they are then: one may change with the click."""
+    """Callback of Start. The next run of the page starts the job, since a field can change with the click."""
     st.session_state[_ASKED] = True
 
 
 def _begin(allocation: Allocation | None, request: dict[str, Any], title: str) -> None:
-    """A second click finds the first start under way, and is refused."""
+    """Start the job. A second click fails while the first start is under way."""
     try:
         st.session_state[_FOCUS] = jobs.start_training(runs.folder(), allocation, request, title).id
     except ZorbaError as error:
@@ -183,10 +183,10 @@ def _begin(allocation: Allocation | None, request: dict[str, Any], title: str) -
 
 
 def _live(folder: Path, not_now: str) -> None:
-    """The job in view and the list of all, read again every two seconds while one runs.
+    """The selected job and the list of all, drawn every two seconds while a job runs.
 
     Args:
-        not_now: why Start is off on the page as it is drawn; another reason draws the page again.
+        not_now: why Start is disabled on the page. If the reason changes, the page is drawn again.
     """
     known = jobs.list_jobs(folder)
     if not known:
@@ -199,7 +199,7 @@ def _live(folder: Path, not_now: str) -> None:
     with st.container(border=True):
         _card(folder, job, states[job.id])
     if len(known) > 1:
-        st.header("All that was started here", anchor=False)
+        st.header("All jobs", anchor=False)
         for other in known[:12]:
             _line(other, states[other.id], is_shown=other is job)
 
@@ -211,7 +211,9 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
         st.badge(state.name, color=color, icon=icon)
         if state.alive:
             label = "Stop at once" if state.name == "stopping" else "Stop"
-            if st.button(label, icon=":material/stop_circle:", key=f"{label}_{job.id}", help="What was done is kept."):
+            if st.button(
+                label, icon=":material/stop_circle:", key=f"{label}_{job.id}", help="Finished rounds are kept."
+            ):
                 jobs.stop(job)
                 st.rerun(scope="fragment")
         elif state.run is not None:
@@ -229,7 +231,7 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
             st.markdown(f"{run.summary['final_accuracy']:.1%} after training; {of_baselines(scores)}.")
     elif state.alive:
         st.progress(0.0, f"Loading the model and the rows … {ui.duration(time.time() - job.started)}")
-    with st.expander("What the process says", icon=":material/terminal:"):
+    with st.expander("Output of the process", icon=":material/terminal:"):
         st.code(shlex.join(job.command), language="bash", wrap_lines=True)
         st.code("\n".join(jobs.log_lines(job)) or message or "(nothing yet)", language=None, wrap_lines=True)
 

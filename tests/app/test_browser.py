@@ -184,7 +184,7 @@ def test_a_double_click_on_start_begins_one_training_that_outlives_the_page(page
     page.reload()
     expect(page.get_by_text("Accuracy now")).to_be_visible(timeout=400_000)
     expect(page.get_by_text(re.compile("finished$"))).to_be_visible(timeout=400_000)
-    expect(page.get_by_text("All that was started here")).to_have_count(0)  # one job alone
+    expect(page.get_by_text("All jobs")).to_have_count(0)  # one job alone
     page.get_by_role("link", name="Open in Runs").click()
     expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
     settled(page, ".st-key-curves .main-svg")

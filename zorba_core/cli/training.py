@@ -135,6 +135,7 @@ def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: s
 
 
 def summary_lines(run: Run) -> list[str]:
+    """A run's result as text: a title, a line for each fact, and for the user's rows a comparison with classifiers."""
     summary, config, data = run.summary, run.config, run.environment.get("data", {})
     sent = summary["communication"]
     by_client = summary["reports"]["refused_by_client"]
@@ -172,19 +173,16 @@ def summary_lines(run: Run) -> list[str]:
     if by_client:
         rows.insert(3, ("refused for a round", f"{sum(by_client.values())} reports of {len(by_client)} clients"))
     width = max(33, *(len(what) + 1 for what, _ in rows))
+    scores, after = data.get("baselines"), summary["final_accuracy"]
+    compared = [f"accuracy {after:.3f} on the same rows after training; {of_baselines(scores)}"] if scores else []
     return [
         f"{METHODS[summary['method']].title} on {config['dataset']}{note}, {config['model']}, "
         f"{config['num_clients']} clients, "
         f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
         *(f"  {what:<{width}}{value}" for what, value in rows),
-        *_compared(summary["final_accuracy"], data.get("baselines")),
+        *compared,
     ]
-
-
-def _compared(accuracy: float, scores: dict[str, float] | None) -> list[str]:
-    """The sentence that compares a run on the user's rows with simple classifiers."""
-    return [f"accuracy {accuracy:.3f} on the same rows after training; {of_baselines(scores)}"] if scores else []
 
 
 def _by_clients(summary: dict[str, Any]) -> str:
