@@ -119,7 +119,7 @@ def test_rows_that_cannot_be_judged_are_named(whole):
         ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2: no label"),
         ({"text": ["a", " "], "label": [0, 1]}, {}, "row 2: no text in text"),
         ({"text": ["a", float("nan")], "label": [0, 1]}, {}, "row 2: no text in text"),
-        ({"text": ["a"], "label": [2]}, {}, "row 1: the label '2' is none of"),
+        ({"text": ["a"], "label": [2]}, {}, "row 1: unknown label '2'"),
         ({"text": ["a"], "label": [1]}, {"client": "who"}, "have no column 'who'"),
         ({"text": [], "label": []}, {}, "no rows"),
     ]:
