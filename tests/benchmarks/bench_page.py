@@ -26,6 +26,7 @@ from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/page.json")
 CLIENTS, STEPS, SHAPES = (50, 1000), 40, ("Bell", "Two kinds")
+MATRIX = ".st-key-matrix .main-svg .trace"
 SPEND, FLEET = ".st-key-spend input[type=range]", ".st-key-span input[type=range]"
 _WATCH = """() => {
     const app = document.querySelector('[data-testid=stApp]');
@@ -52,6 +53,7 @@ def main(file: Path) -> None:
                 page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
                 page.goto(f"{address}/?clients={clients}")
                 settled(page, FRONT)
+                page.wait_for_selector(MATRIX)
                 waits_ms = steps(page, control)
                 case[name] = {f"p{share}_ms": float(np.percentile(waits_ms, share)) for share in (50, 95)}
                 page.context.close()

@@ -193,3 +193,4 @@ def test_figures_are_made_without_plotlys_check_and_pass_it(front):
     ]
     for figure in drawn:
         go.Figure(figure.to_dict())  # raises where a property or a value is wrong
+        assert '":null' not in figure.to_json()  # a browser leaves a figure blank whose marker has the line null

@@ -178,6 +178,6 @@ def _vram_bars(
         ]
     outline = {"color": palette.muted, "width": 1}
     return [
-        trace("bar", y=y, name=name, marker={"color": color, "line": outline if name == "free" else None}, **shared)
+        trace("bar", y=y, name=name, marker={"color": color, "line": outline if name == "free" else {}}, **shared)
         for y, name, color in bars
     ]
