@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from zorba_core.files import write_text
 from zorba_core.runs import Run
 from zorba_core.runs.folder import Notice
 from zorba_core.runs.record import Callback
-from zorba_core.runs.terminal import Interrupted, undisturbed
+from zorba_core.runs.terminal import Interrupted, deferred_interrupt, undisturbed
 
 _HOST, _SUPERLINK = "127.0.0.1", "loop"
 _COMMANDS = Path(sys.executable).parent  # the folder of Flower's commands
@@ -103,12 +104,13 @@ class Loopback:
         failed = isinstance(error, RunError) and not isinstance(error, Interrupted)
         with undisturbed():
             for process in self._processes:
-                process.kill()
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # and what Flower started in its session
             for process in self._processes:
                 process.wait()
             until = time.monotonic() + _SECONDS_TO_END
             while not failed and self.folder.exists() and time.monotonic() < until:
-                shutil.rmtree(self.folder, ignore_errors=True)  # processes that Flower started may still write
+                shutil.rmtree(self.folder, ignore_errors=True)  # a killed process may still write
                 time.sleep(0.05)
 
     def start_superlink(self) -> int:
@@ -149,12 +151,13 @@ class Loopback:
         write_text(self.folder / "run-config.toml", _toml(run_config))
         config = ["--run-config", str(self.folder / "run-config.toml")]
         command = [str(_COMMANDS / "flwr"), "run", str(APP), _SUPERLINK, *config]
-        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RunError(f"flwr run failed: {printable(done.stderr or done.stdout)[-300:]}")
+        if self._start("flwr-run", command).wait() != 0:
+            words = (self.folder / "flwr-run.log").read_text(encoding="utf-8", errors="replace")
+            raise RunError(f"flwr run failed: {printable(words)[-300:]}")
 
     def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen:
-        with open(self.folder / f"{name}.log", "ab") as log:
+        # A Ctrl-C within Popen would leave a process that nobody ends.
+        with open(self.folder / f"{name}.log", "ab") as log, deferred_interrupt():
             process = subprocess.Popen(
                 [sys.executable, "-c", _WITH_PARENT, str(os.getpid()), *command],
                 env=self._environment(),
@@ -163,7 +166,7 @@ class Loopback:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C reaches this process alone, which ends the others
             )
-        self._processes.append(process)
+            self._processes.append(process)
         return process
 
     def _environment(self) -> dict[str, str]:

@@ -83,6 +83,16 @@ def undisturbed() -> AbstractContextManager[None]:
     return on_interrupt(signal.SIG_IGN)
 
 
+@contextmanager
+def deferred_interrupt() -> Iterator[None]:
+    """Context manager: handle a Ctrl-C after the block, not within it."""
+    pressed = []
+    with on_interrupt(lambda number, frame: pressed.append(number)):
+        yield
+    if pressed:
+        signal.raise_signal(pressed[0])
+
+
 class Interrupted(RunError):
     """Ctrl-C was pressed; the run so far is in its folder."""
 
