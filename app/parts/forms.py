@@ -163,7 +163,7 @@ def own_rows(model: str) -> tuple[dict[str, Any], str]:
 
 
 def _keep(name: str, content: bytes) -> Path:
-    """Write an uploaded file beside the runs, in a folder that only its owner can read. Return its path."""
+    """Write an uploaded file into the runs folder, in a folder that only its owner can read. Return its path."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name).stem)[:60].strip(".-_") or "rows"
     folder = runs.folder() / _UPLOADS
     target = folder / hashlib.sha256(content).hexdigest()[:12] / f"{stem}{Path(name).suffix.lower()}"

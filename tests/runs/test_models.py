@@ -108,9 +108,9 @@ def test_weights_that_the_files_lack_are_refused_and_not_drawn_at_random(saved, 
     config.write_text(
         config.read_text().replace('"tie_word_embeddings": true', f'"tie_word_embeddings": {tied}'.lower())
     )
-    lacking = "model.decoder.layers.1.fc1.weight"
-    changed_weights(saved, lambda tensors: tensors.pop(lacking))
-    first = lacking if tied else "lm_head.weight"
+    absent = "model.decoder.layers.1.fc1.weight"
+    changed_weights(saved, lambda tensors: tensors.pop(absent))
+    first = absent if tied else "lm_head.weight"
     named = rf"{1 if tied else 2} of its parameters are missing in its files, the first is {first}\)"
     with pytest.raises(InvalidInputError, match=named) as error:
         load_model(saved)
