@@ -81,14 +81,15 @@ def test_the_matrix_is_drawn_in_the_order_asked_for(front):
     np.testing.assert_array_equal(figure.data[1].x, allocation.popularity_M)
 
 
-def test_vram_bars_follow_their_clients(front):
+def test_the_stairs_of_vram_follow_their_clients(front):
     A_MN = front.allocation(front.knee).A_MN
     capacity, used = np.arange(10.0, 20.0), np.arange(10.0)
     order_N = client_order(A_MN, capacity, "vram")
     figure = allocation_figure(A_MN, used_N_gib=used, capacity_N_gib=capacity, parameters_gib=0.5, order_N=order_N)
-    np.testing.assert_array_equal(trace(figure, "free").y, capacity[::-1])
-    np.testing.assert_array_equal(trace(figure, "blocks").y, used[::-1])
-    assert list(trace(figure, "free").x) == [f"client {n}" for n in range(9, -1, -1)]
+    names, inner = [f"client {n}" for n in range(9, -1, -1)], slice(1, -1)  # the ends widen the first and last step
+    assert list(figure.layout.xaxis.categoryarray[inner]) == list(trace(figure, "free").x[inner]) == names
+    np.testing.assert_array_equal(trace(figure, "free").y[inner], capacity[::-1])
+    np.testing.assert_array_equal(trace(figure, "blocks").y[inner], used[::-1])
 
 
 def run(name, accuracy, target=0.75):

@@ -18,6 +18,8 @@ from zorba_core.plots.theme import LIGHT, Palette, axis, styled, trace
 
 _OUTLINED = 120  # clients; with more, outlines and gaps would cover the cells
 _BARS = 0.12  # share of the width for the bars of popularity
+# Invisible clients left and right of the others, so that the stairs of the first and the last have their full width.
+_BEFORE, _AFTER = " ", "  "
 
 
 def allocation_figure(
@@ -54,11 +56,11 @@ def allocation_figure(
     ]
     if with_vram:
         used_N, capacity_N = (np.asarray(gib, float)[order_N] for gib in (used_N_gib, capacity_N_gib))
-        traces += _vram_bars(used_N, capacity_N, parameters_gib, name_N, palette)
+        traces += _vram_areas(used_N, capacity_N, parameters_gib, name_N, palette)
     layout = {
         "margin": {"l": 52, "r": 8, "t": 20 if with_vram else 6, "b": 30},
-        "barmode": "overlay",
         "bargap": 0.12,
+        "hoverdistance": -1,  # the nearest client of the stairs, however far its points are from the pointer
         "dragmode": False,
         "showlegend": with_vram,
         "legend": {
@@ -66,7 +68,7 @@ def allocation_figure(
             "bgcolor": palette.paper, "font": {"size": 12},
         },
         "shapes": [] if changed_MN is None else _outlines(changed_MN[:, order_N], palette),
-        **_axes(M, N, popularity_M, top, with_vram),
+        **_axes(M, name_N, popularity_M, top, with_vram),
     }  # fmt: skip
     return styled(traces, palette, height=height, layout=layout)
 
@@ -90,19 +92,23 @@ def _cells(A_MN: NDArray[np.bool_], name_N: Sequence[str], palette: Palette) -> 
 def _outlines(changed_MN: NDArray[np.bool_], palette: Palette) -> list[dict[str, Any]]:
     line = {"color": palette.selected, "width": 2}
     return [
-        {"type": "rect", "x0": n - 0.5, "x1": n + 0.5, "y0": m - 0.5, "y1": m + 0.5, "line": line}
+        {"type": "rect", "x0": n + 0.5, "x1": n + 1.5, "y0": m - 0.5, "y1": m + 0.5, "line": line}
         for m, n in np.argwhere(changed_MN)[:400]
     ]
 
 
-def _axes(M: int, N: int, popularity_M: NDArray[np.int64], top: float, with_vram: bool) -> dict[str, Any]:
+def _axes(
+    M: int, name_N: Sequence[str], popularity_M: NDArray[np.int64], top: float, with_vram: bool
+) -> dict[str, Any]:
     """The matrix below ``top``, the popularity right of it, the VRAM above it."""
+    N = len(name_N)
     bare = {"showticklabels": False, "showgrid": False}
-    across = {"domain": [0, 1 - _BARS - 0.01], "range": [-0.5, N - 0.5]}
+    names = {"type": "category", "categoryarray": [_BEFORE, *name_N, _AFTER]}
+    across = {"domain": [0, 1 - _BARS - 0.01], "range": [0.5, N + 0.5]}
     down = {"domain": [0, top - (0.03 if with_vram else 0)], "range": [M - 0.5, -0.5]}  # block 0, the input's, on top
     beyond = {"domain": [1 - _BARS, 1], "range": [0, 1.5 * max(1, int(popularity_M.max()))]}
     axes = {
-        "xaxis": axis(f"{N:,} clients", 4, type="category", **across, **bare),
+        "xaxis": axis(f"{N:,} clients", 4, **names, **across, **bare),
         "yaxis": axis("block", 6, nticks=7, showgrid=False, **down),
         "xaxis2": axis("clients", 4, **beyond, **bare),
     }
@@ -152,32 +158,30 @@ def _popularity_bars(
     )
 
 
-def _vram_bars(
+def _vram_areas(
     used_N: NDArray[np.float64],
     capacity_N: NDArray[np.float64],
     parameters_gib: float,
     name_N: Sequence[str],
     palette: Palette,
 ) -> list[Any]:
-    bars = (
-        (capacity_N.tolist(), "free", palette.faint),
-        (used_N.tolist(), "blocks", palette.front),
-        (np.minimum(parameters_gib, used_N).tolist(), "model", palette.muted),
-    )
+    """Stairs with a step for each client: a browser draws three areas in a third of the time of 150 bars."""
+    values_N2 = np.column_stack((used_N, capacity_N))
     shared = {
-        "x": name_N,
-        "customdata": np.column_stack((used_N, capacity_N)).tolist(),
+        "x": [_BEFORE, *name_N, _AFTER],
+        "customdata": values_N2[[0, *range(len(used_N)), -1]].tolist(),
         "hovertemplate": "%{x} uses %{customdata[0]:.2f} of %{customdata[1]:.2f} GiB<extra></extra>",
         "yaxis": "y2",
+        "mode": "lines",
+        "line": {"width": 0, "shape": "hvh"},
+        "fill": "tozeroy",
     }
-    if len(used_N) > _OUTLINED:  # a thousand bars take ten times as long to draw as an area
-        line = {"width": 0, "shape": "hvh"}
-        return [
-            trace("scatter", y=y, name=name, mode="lines", line=line, fill="tozeroy", fillcolor=color, **shared)
-            for y, name, color in bars
-        ]
-    outline = {"color": palette.muted, "width": 1}
+    areas = (
+        (capacity_N, "free", palette.faint),
+        (used_N, "blocks", palette.front),
+        (np.minimum(parameters_gib, used_N), "model", palette.muted),
+    )
     return [
-        trace("bar", y=y, name=name, marker={"color": color, "line": outline if name == "free" else {}}, **shared)
-        for y, name, color in bars
+        trace("scatter", y=[gib_N[0], *gib_N.tolist(), gib_N[-1]], name=name, fillcolor=color, **shared)
+        for gib_N, name, color in areas
     ]

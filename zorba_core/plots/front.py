@@ -109,6 +109,7 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
     shares = curve.gib_P / curve.total_gib
     words = "no allocation has a smaller Λ" if curve.is_bound else "at least %{customdata[2]} clients train each block"
     marked = curve.dots or (len(curve.gib_P) <= _FEW and not curve.is_bound)
+    # Clicks need markers, but not drawn ones: a curve of many points draws one of them, and that is invisible.
     opacity = {"opacity": 1 if marked else 0}
     # The bound of a point holds for less VRAM too, an allocation for more.
     shape = "vh" if curve.is_bound else "hv"
@@ -117,11 +118,15 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
         x=(shares if share else curve.gib_P).tolist(),
         y=curve.lambda_P.tolist(),
         customdata=np.column_stack((curve.gib_P, shares, curve.least_P)).tolist(),
-        # Clicks need markers; on a curve of many points they are invisible.
         mode="markers" if curve.dots else "lines+markers" if marked or curve.strong else "lines",
         name=as_text(curve.name),
         line={"color": color, "width": 3 if curve.strong else 1.8, "shape": shape, "dash": dash},
-        marker={"size": 9 if curve.dots else 6 if marked else 5, "color": color, **opacity},
+        marker={
+            "size": 9 if curve.dots else 6 if marked else 5,
+            "color": color,
+            "maxdisplayed": 0 if marked else 1,  # 0: all
+            **opacity,
+        },
         hovertemplate="%{customdata[0]:.1f} GiB (%{customdata[1]:.0%}), Λ %{y:.3g}<br>"
         + words
         + "<extra>"
