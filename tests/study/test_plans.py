@@ -46,8 +46,10 @@ def test_every_plan_has_a_placebo_and_shares_no_seed_between_trials_and_measured
 
 def test_the_matrices_of_lambda_have_one_total_and_the_scarce_pair_one_lambda():
     scarce, many = plans("cpu")["lambda"].cells
-    assert {arm.matrix(0).total_blocks for arm in many.arms} == {80}
-    assert len({round(arm.matrix(0).bias_lambda, 9) for arm in many.arms}) == 15  # one is a placebo
+    *of_80, every = many.arms
+    assert {arm.matrix(0).total_blocks for arm in of_80} == {80}
+    assert len({round(arm.matrix(0).bias_lambda, 9) for arm in of_80}) == 15  # one is a placebo
+    assert every.matrix(0).total_blocks == 240
     assert len({round(arm.matrix(0).bias_lambda, 9) for arm in scarce.arms}) == 1
 
 

@@ -176,9 +176,10 @@ _SCARCE = {"one scarce": (1, *[20] * 11), "eleven scarce": (20, *[1] * 11)}
 
 def _lambda(profile: str) -> Plan:
     """Does Lambda rank allocations of one total? Sixteen matrices of 80 blocks; some pairs have equal T, V and
-    popularities. Then Proposition 1's second half: two matrices with one multiset of least popularities, hence one
-    Lambda. In one of them a single client alone trains one block, in the other eleven blocks. That pair runs at the
-    rate of the first series (0.02), whose three seeds left it open; its seeds are new.
+    popularities. The arm with all 240 blocks is for Observation 1. Then Proposition 1's second half: two matrices with
+    one multiset of least popularities, hence one Lambda. In one of them a single client alone trains one block, in the
+    other eleven blocks. That pair runs at the rate of the first series (0.02), whose three seeds left it open; its
+    seeds are new.
     """
     N, lr = 20, 2e-2
     usual = functools.partial(balanced, 12, N, 4)
@@ -191,6 +192,7 @@ def _lambda(profile: str) -> Plan:
         if name in PILED:
             arms.append(Arm(f"{name} piled", permuted(functools.partial(dealt, c, N, True)), lr=lr))
     arms.append(Arm("exact", permuted(_exact_80), lr=lr))
+    arms.append(Arm("all blocks", permuted(functools.partial(balanced, 12, N, 12)), lr=lr))
     one, eleven = (functools.partial(dealt, _SCARCE[name], N, True) for name in ("one scarce", "eleven scarce"))
     scarce = (
         Arm("one scarce", permuted(one), lr=lr),
