@@ -11,7 +11,7 @@ from zorba_core.cli import build_app
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.plans import BLOCKS_OF, balanced, dealt, plans
-from zorba_core.study.sweep import MEASURES, read_table
+from zorba_core.study.sweep import MEASURES
 
 CELLS = [cell for plan in plans("cpu").values() for cell in plan.cells]
 
@@ -74,10 +74,3 @@ def test_a_wrong_request_is_refused_before_anything_runs(arguments, named, tmp_p
     error = CliRunner().invoke(build_app(), ["reproduce", *arguments, "--folder", str(tmp_path)]).exception
     assert isinstance(error, InvalidInputError)
     assert named in str(error)
-
-
-def test_the_first_series_can_be_read(root):
-    for name in ("lambda-first", "ablations"):
-        table = read_table(name, root / "artifacts" / "experiments")
-        assert (table["status"] == "finished").all()
-        assert not table["commit"].str.endswith("+").any()

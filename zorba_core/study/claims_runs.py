@@ -10,8 +10,6 @@ however narrow its interval over seeds. An effect that small models do not show 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +21,11 @@ from zorba_core.study import statistics as st
 from zorba_core.study.claims_theory import dropped_update, printed_step
 from zorba_core.study.outcome import Answer, Verdict, claim
 from zorba_core.study.plans import PILED, PROFILES, plans
-from zorba_core.study.sweep import FOLDER, late_values, read_table
+from zorba_core.study.sweep import FOLDER, Arm, Cell, late_values, read_table
 
 NO_EVIDENCE = (0.75, 1.33)  # pooled ratios of placebos lie within this range
 MARGIN = plans()["cases"].margin  # nats of late loss below which two arms count as alike; fixed before the runs
 _FEWEST_SEEDS = 3
-
-
-@dataclass(frozen=True)
-class _FirstSeries:
-    """An earlier series, used where the planned experiment has no result: its file, and its arms' names today."""
-
-    file: str
-    names: Mapping[str, str]
-
-
-_FIRST = {
-    "lambda": _FirstSeries(
-        "lambda-first",
-        {
-            **{"twos-pile": "twos piled", "linear-pile": "linear piled"},
-            **{"hub-pile": "hub piled", "hub-spread": "hub", "hub2-pile": "hub-2 piled", "hub2-spread": "hub-2"},
-            **{"one-scarce": "one scarce", "eleven-scarce": "eleven scarce"},
-        },
-    ),
-    "blocks": _FirstSeries("ablations", {"first 4 blocks": "first", "last 4 blocks": "last", "usual": "frozen"}),
-    "setting": _FirstSeries("ablations", {"as printed": "printed"}),
-}
 
 
 # --- tables ----------------------------------------------------------------------------------------------
@@ -66,11 +42,11 @@ def runs(checkout: Path, *names: str) -> pd.DataFrame:
 def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
     """The rows of arms whose seeds have all ended, and all trials."""
     plan = {**plans("cpu"), **plans("gpu")}.get(name)
-    if plan is None:  # a first series, or a placebo of removed experiments
+    if plan is None:  # the placebo of removed experiments
         return table
     made = {key: set(rows["seed"]) for key, rows in st.measured(table).groupby(["base", "task", "rounds", "arm"])}
     asked = {
-        (cell.base, cell.task, cell.settings["rounds"], arm.name): set(cell.seeds)
+        (cell.base, cell.task, cell.settings["rounds"], arm.name): _own_seeds(cell, arm)
         for cell in plan.cells
         for arm in cell.arms
     }
@@ -80,37 +56,30 @@ def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
     return table[ended | (table["role"] == "trial").to_numpy(bool)]
 
 
-def _series(checkout: Path, experiment: str) -> list[tuple[pd.DataFrame, float]]:
-    """(table, floor) for the planned experiment, then for its first series if it has one. Differences of late loss
-    below the floor, in nats, are no finding. It is the margin or, if larger, the largest placebo difference of a cell;
-    for ``cases`` it is the margin alone."""
-    planned = runs(checkout, experiment, f"{experiment}-gpu")
-    if experiment == "cases":  # its margin was fixed before its runs
-        return [(planned, MARGIN)]
-    first = _FIRST[experiment]
-    earlier = runs(checkout, first.file)
-    if experiment == "lambda":  # one rate, 20 clients, rows divided evenly
-        usual = (earlier["lr"] == 2e-2) & (earlier["alpha"] == 1.0) & (earlier["num_clients"] == 20)
-        earlier = earlier[usual]
-    earlier = earlier.assign(arm=earlier["arm"].replace(first.names))
-    shown = st.by_cell(st.placebo_differences(planned))["value"].abs()
-    return [(planned, max([MARGIN, *shown])), (earlier, MARGIN)]
+def _own_seeds(cell: Cell, arm: Arm) -> set[int]:
+    """The arm's seeds, without those for which a placebo draws the matrix of its original and uses that run."""
+    originals = [other for other in cell.arms if other.name == arm.placebo_of]
+    return {seed for seed in cell.seeds if all((arm.matrix(seed).A_MN != o.matrix(seed).A_MN).any() for o in originals)}
 
 
 def _compared(checkout: Path, experiment: str, arm: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame, float]:
-    """Late loss of ``arm`` minus ``other`` by cell and by seed, and the floor of :func:`_series`, from the first series
-    with enough seeds.
+    """Late loss of ``arm`` minus ``other`` by cell and by seed, and the floor of :func:`_floor`.
 
     Raises:
-        MissingDataError: no series has enough.
+        MissingDataError: no cell has enough seeds.
     """
-    for table, floor in _series(checkout, experiment):
-        by_seed = st.paired(table, arm, other)
-        cells = st.by_cell(by_seed)
-        cells = cells[cells["count"] >= _FEWEST_SEEDS]
-        if len(cells):
-            return cells, by_seed, floor
-    raise MissingDataError(f"zorba reproduce {experiment}")
+    table = runs(checkout, experiment, f"{experiment}-gpu")
+    by_seed = st.paired(table, arm, other)
+    cells = st.by_cell(by_seed)
+    return _needed(cells[cells["count"] >= _FEWEST_SEEDS], experiment), by_seed, _floor(experiment, table)
+
+
+def _floor(experiment: str, table: pd.DataFrame) -> float:
+    """Differences of late loss below it, in nats, are no finding: the margin or, if larger, the largest placebo
+    difference of a cell. For ``cases`` it is the margin alone, fixed before its runs."""
+    if experiment == "cases":
+        return MARGIN
+    return max([MARGIN, *st.by_cell(st.placebo_differences(table))["value"].abs()])
 
 
 def _needed(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -245,8 +214,8 @@ def sc3_slower(checkout: Path) -> Answer:
 
 @claim("observation-1/training", "Observation 1", "Convergence is best when all clients activate all blocks.")
 def all_blocks_best(checkout: Path) -> Answer:
-    """Both arms have the same learning rate."""
-    cells, _, margin = _compared(checkout, "lambda", "full", "balanced-4")
+    """Each arm has its own best rate."""
+    cells, _, margin = _compared(checkout, "lambda", "all blocks", "balanced")
     verdict = _verdict((cells["high"] < -margin).all(), (cells["low"] > margin).all())
     return _by_loss(verdict, "all 12 blocks minus a balanced 4", cells, margin)
 
@@ -280,26 +249,25 @@ def _by_loss(verdict: Verdict, what: str, cells: pd.DataFrame, margin: float) ->
 @claim("lambda/ranks", "Remark 1", "What controls convergence is Lambda, not the total of blocks.")
 def lambda_ranks(checkout: Path) -> Answer:
     """Spearman's rank correlation of Lambda with late loss over allocations of one total. The interval resamples
-    allocations and seeds. A verdict needs the same sign in the planned experiment and in the first series."""
+    allocations and seeds."""
     texts, notes, verdicts = [], [], []
-    for table, _ in _series(checkout, "lambda"):
-        for cell, part in _one_total(table):
-            losses = st.losses_by_seed(part)
-            losses = losses[np.isfinite(losses).all(axis=1)]
-            if len(losses) < 8 or losses.shape[1] < _FEWEST_SEEDS:
-                continue
-            measures = part.drop_duplicates("arm").set_index("arm").loc[losses.index]
-            ranked, by_v = (st.rank_correlation(measures[measure], losses) for measure in ("lambda", "V"))
-            verdicts.append(_verdict(ranked.low > 0, ranked.high < 0))
-            texts.append(
-                f"{ranked.value:+.2f} ({ranked.low:+.2f} to {ranked.high:+.2f}; {ranked.count} allocations, "
-                f"{losses.shape[1]} seeds)"
-            )
-            total = measures["T"].iloc[0]
-            notes.append(
-                f"{cell}, {total:g} blocks: correlation of V {by_v.value:+.2f}; F test that all arms are equal: "
-                f"p = {st.arms_differ(losses):.2g}."
-            )
+    for cell, part in _one_total(runs(checkout, "lambda", "lambda-gpu")):
+        losses = st.losses_by_seed(part)
+        losses = losses[np.isfinite(losses).all(axis=1)]
+        if len(losses) < 8 or losses.shape[1] < _FEWEST_SEEDS:
+            continue
+        measures = part.drop_duplicates("arm").set_index("arm").loc[losses.index]
+        ranked, by_v = (st.rank_correlation(measures[measure], losses) for measure in ("lambda", "V"))
+        verdicts.append(_verdict(ranked.low > 0, ranked.high < 0))
+        texts.append(
+            f"{ranked.value:+.2f} ({ranked.low:+.2f} to {ranked.high:+.2f}; {ranked.count} allocations, "
+            f"{losses.shape[1]} seeds)"
+        )
+        total = measures["T"].iloc[0]
+        notes.append(
+            f"{cell}, {total:g} blocks: correlation of V {by_v.value:+.2f}; F test that all arms are equal: "
+            f"p = {st.arms_differ(losses):.2g}."
+        )
     if not texts:
         raise MissingDataError("zorba reproduce lambda")
     verdict = verdicts[0] if len(set(verdicts)) == 1 else Verdict.UNDECIDED
@@ -320,18 +288,18 @@ def _one_total(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
     """In the matrix of lower Lambda the same few clients train all scarce blocks. Totals, V and popularities are equal;
     coupled noise is higher."""
-    for table, margin in _series(checkout, "lambda"):
-        cells = [st.by_cell(st.paired(table, f"{name} piled", name)) for name in PILED]
-        means = [float(each["value"].mean()) for each in cells if len(each)]
-        if len(means) > 1:
-            mean = st.mean_interval(means)
-            return (
-                _verdict(mean.high < -margin, mean.low > margin),
-                f"late loss of the lower Lambda minus that of the higher: {mean.value:+.3f} nats ({mean.low:+.3f} to "
-                f"{mean.high:+.3f}) over {mean.count} pairs",
-                f"Differences below {margin:.3g} nats are no evidence.",
-            )
-    raise MissingDataError("zorba reproduce lambda")
+    table = runs(checkout, "lambda", "lambda-gpu")
+    cells = [st.by_cell(st.paired(table, f"{name} piled", name)) for name in PILED]
+    means = [float(each["value"].mean()) for each in cells if len(each)]
+    if len(means) < 2:
+        raise MissingDataError("zorba reproduce lambda")
+    mean, margin = st.mean_interval(means), _floor("lambda", table)
+    return (
+        _verdict(mean.high < -margin, mean.low > margin),
+        f"late loss of the lower Lambda minus that of the higher: {mean.value:+.3f} nats ({mean.low:+.3f} to "
+        f"{mean.high:+.3f}) over {mean.count} pairs",
+        f"Differences below {margin:.3g} nats are no evidence.",
+    )
 
 
 # --- the setting -----------------------------------------------------------------------------------------
@@ -341,9 +309,9 @@ def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
 def printed_setting(checkout: Path) -> Answer:
     """Counting decides; runs only illustrate. d is 125 million and a typical weight 0.02. Directions of norm sqrt(d)
     make the step d times larger."""
-    tables = [table[table["arm"] == "printed"] for table, _ in _series(checkout, "setting")]
-    made = next((table for table in tables if len(table)), tables[0])
-    moved = [_moved(*cell, part) for cell, part in st.measured(made).groupby(["base", "task"])]
+    table = runs(checkout, "setting", "setting-gpu")
+    made = st.measured(table[table["arm"] == "printed"])
+    moved = [_moved(*cell, part) for cell, part in made.groupby(["base", "task"])]
     return *printed_step(), " ".join(moved)
 
 
@@ -352,7 +320,7 @@ def _moved(base: str, task: str, part: pd.DataFrame) -> str:
     change = (ends["last"] - ends["first"]).abs().max()
     text = f"{base} on {task}: the loss moved by at most {change:.1e} in {part['rounds'].max()} rounds"
     error, lost = part["difference_error"].max(), part["update_lost"].max()
-    detail = f"; finite differences are {error:.0%} wrong, and rounding loses {lost:.0%} of a step"
+    detail = f"; finite differences are off by {error:.2g} times their size, and rounding loses {lost:.0%} of a step"
     return f"{text}{detail if np.isfinite(error) else ''}."
 
 
@@ -362,7 +330,6 @@ def frozen_or_dropped(checkout: Path) -> Answer:
     evaluate the gradient at the full model (frozen), so the theory covers frozen blocks only."""
     texts = [
         f"{row.base} on {row.task} {row.value:+.3f} nats (seeds: {row.count})"
-        for table, _ in _series(checkout, "blocks")
-        for row in st.by_cell(st.paired(table, "dropped", "frozen")).itertuples()
+        for row in st.by_cell(st.paired(runs(checkout, "blocks", "blocks-gpu"), "dropped", "frozen")).itertuples()
     ]
     return *dropped_update(), f"Dropped minus frozen in runs: {'; '.join(texts)}." if texts else ""
