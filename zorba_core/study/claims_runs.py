@@ -243,7 +243,7 @@ def _apart(cells: pd.DataFrame, margin: float) -> bool:
 def _by_loss(verdict: Verdict, what: str, cells: pd.DataFrame, margin: float) -> Answer:
     text, listed = _listed(cells, "+.4f")
     note = f"Differences of late loss below {margin:.3g} nats are no evidence. {listed}".strip()
-    return verdict, f"late loss in nats, {what}: {text}", note
+    return verdict, f"late loss, {what}: {text}", note
 
 
 @claim("lambda/ranks", "Remark 1", "What controls convergence is Lambda, not the total of blocks.")
