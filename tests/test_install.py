@@ -31,7 +31,7 @@ def resolve(constraints: Path, python: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python", ["3.11.5", "3.12", "3.14"])
+@pytest.mark.parametrize("python", ["3.11.5", "3.12", "3.13", "3.14"])
 def test_the_pins_agree_with_what_every_package_requires(python):
     done = resolve(REPOSITORY / "constraints.txt", python)
     assert done.returncode == 0, done.stderr

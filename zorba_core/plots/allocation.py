@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from zorba_core.allocation.measures import least_popularity
 from zorba_core.plots.theme import LIGHT, Palette, axis, styled, trace
 
-_OUTLINED = 120  # clients; with more, outlines and gaps would cover the cells
+_MOST_WITH_GAPS = 120  # clients; with more, the gaps would cover the cells
 _BARS = 0.12  # share of the width for the bars of popularity
 # Invisible clients left and right of the others, so that the stairs of the first and the last have their full width.
 _BEFORE, _AFTER = " ", "  "
@@ -74,7 +74,7 @@ def allocation_figure(
 
 
 def _cells(A_MN: NDArray[np.bool_], name_N: Sequence[str], palette: Palette) -> dict[str, Any]:
-    gap = 1 if len(name_N) <= _OUTLINED else 0
+    gap = 1 if len(name_N) <= _MOST_WITH_GAPS else 0
     return trace(
         "heatmap",
         x=name_N,

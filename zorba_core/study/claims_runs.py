@@ -75,11 +75,17 @@ def _compared(checkout: Path, experiment: str, arm: str, other: str) -> tuple[pd
 
 
 def _floor(experiment: str, table: pd.DataFrame) -> float:
-    """Differences of late loss below it, in nats, are no finding: the margin or, if larger, the largest placebo
-    difference of a cell. For ``cases`` it is the margin alone, fixed before its runs."""
+    """Differences of late loss below it, in nats, are no finding: the margin or, if larger, the largest mean difference
+    of a placebo in a cell. For ``cases`` it is the margin alone, fixed before its runs."""
     if experiment == "cases":
         return MARGIN
-    return max([MARGIN, *st.by_cell(st.placebo_differences(table))["value"].abs()])
+    return max([MARGIN, *_placebo_sizes(table)])
+
+
+def _placebo_sizes(table: pd.DataFrame) -> list[float]:
+    """The size of each placebo's mean difference in each cell, in nats. Placebos of one cell are not averaged."""
+    placebos = st.placebo_differences(table).groupby("placebo_of")
+    return [value for _, rows in placebos for value in st.by_cell(rows)["value"].abs()]
 
 
 def _needed(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -180,7 +186,7 @@ def placebo(checkout: Path) -> Answer:
     value, low, high = np.exp(st.mean_interval(np.log(cells["ratio"]))[:3])
     same, own = (cells[cells["same_rate"] == alike]["ratio"] for alike in (True, False))
     tables = [runs(checkout, name) for profile in PROFILES for name in plans(profile)]
-    later = [shift for table in tables for shift in st.by_cell(st.placebo_differences(table))["value"].abs()]
+    later = [size for table in tables for size in _placebo_sizes(table)]
     note = (
         f"If the trials chose one rate for both, the ratios are {same.min():.2f} to {same.max():.2f}, else "
         f"{own.min():.2f} to {own.max():.2f}: they depend on the rate."

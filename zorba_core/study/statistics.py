@@ -113,7 +113,8 @@ def placebo_differences(table: pd.DataFrame) -> pd.DataFrame:
     chance and of the choice of a rate."""
     pairs = table.loc[table["placebo_of"] != "", ["arm", "placebo_of"]].drop_duplicates().itertuples(index=False)
     parts = [paired(table, again, arm).assign(placebo_of=arm) for again, arm in pairs]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*CELL, "seed", "difference"])
+    empty = pd.DataFrame(columns=[*CELL, "seed", "difference", "placebo_of"])
+    return pd.concat(parts, ignore_index=True) if parts else empty
 
 
 def best_rates(table: pd.DataFrame) -> pd.DataFrame:
