@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.app.conftest import texts
@@ -43,6 +45,20 @@ def test_five_sentences_stand_above_all_claims(app, root):
     claims = read_claims(root)
     assert f"{len(claims)} of {len(claims)} claims" in said
     assert said.count("\n- ") + said.startswith("- ") == 5
+
+
+@pytest.mark.parametrize(("page", "starts"), [("findings", "- "), ("explore", "That is open")])
+def test_numbers_in_sentences_are_those_of_the_claims(app, root, page, starts):
+    said = texts(app.switch_page(f"views/{page}.py").run())
+    lines = [line for line in said.splitlines() if line.startswith(starts)]
+    known = numbers(" ".join(f"{claim.measured} {claim.note}" for claim in read_claims(root)))
+    assert lines
+    for line in lines:
+        assert numbers(line) - {"95"} <= known, line  # a 95% interval
+
+
+def numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+\.\d+|\d\d+", text.replace(",", "")))
 
 
 def test_claims_are_filtered_by_verdict_and_words(app, root):
