@@ -7,6 +7,7 @@ its cells have run; one that fails is left as it was and named.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from nbformat import NotebookNode
 from zorba_core.files import write_text
 
 FOLDER = Path(__file__).resolve().parent
-WIDGET, PLOTLY = "application/vnd.jupyter.widget-view+json", "application/vnd.plotly.v1+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_SECONDS = 300
 
 
@@ -38,7 +39,7 @@ def execute(path: Path) -> NotebookNode:
         store_widget_state=False,
         coalesce_streams=True,  # when a kernel flushes what is printed is a matter of time
     )
-    client.execute()
+    client.execute(env={**os.environ, "PLOTLY_RENDERER": "png"})
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
         "language_info": {"name": "python", "version": "3.11"},
@@ -48,9 +49,6 @@ def execute(path: Path) -> NotebookNode:
         if cell.cell_type == "code":
             # A stored view of a widget shows nothing without the kernel that made it.
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
-            for output in cell.outputs:
-                if "image/png" in output.get("data", {}):  # the picture is enough to read, and a tenth of the lines
-                    output.data.pop(PLOTLY, None)
     return notebook
 
 

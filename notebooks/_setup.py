@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 import pandas as pd
 import plotly.io as pio
 
-from zorba_core.plots.pictures import OFFLINE, can_be_made
+from zorba_core.plots.pictures import OFFLINE
 from zorba_core.study.sweep import read_table
 
 
 def start(scale: float = 1.5) -> None:
-    """Show each figure as plotly's own, interactive in JupyterLab, and as PNG, which is what a stored notebook keeps.
-
-    The PNG needs Chromium; without it only the interactive figure is there.
-    """
+    """Show each figure as plotly's own, interactive in JupyterLab; with PLOTLY_RENDERER=png as a picture, which needs no
+    kernel."""
     pd.set_option("display.max_rows", 100, "display.max_columns", 20, "display.max_colwidth", None)
-    if not can_be_made():
+    if os.environ.get("PLOTLY_RENDERER") != "png":
         pio.renderers.default = "plotly_mimetype"
         return
     import kaleido
@@ -27,7 +26,6 @@ def start(scale: float = 1.5) -> None:
     # plotly passes options that a running server already has; it says so at each picture.
     warnings.filterwarnings("ignore", message="The kopts argument is ignored", category=UserWarning)
     pio.renderers["png"].scale = scale
-    pio.renderers.default = "png+plotly_mimetype"
 
 
 def experiment(name: str) -> pd.DataFrame:

@@ -7,26 +7,26 @@ import json
 import streamlit as st
 
 from app import scenario as scenarios
-from app.parts import fleets, pictures, ui
+from app.parts import fleets, pictures
+from app.parts.shape import compared_fleets
 from app.scenario import Scenario
 from zorba_core.allocation import Allocation, allocation_json
 from zorba_core.plots.pictures import can_be_made, picture_bytes
-from zorba_core.plots.theme import Palette
+from zorba_core.plots.theme import LIGHT
+
+_WIDTH, _HEIGHT = 480, 330  # pixels; a point each in a column of a paper makes texts of 6 to 7 points
 
 
 def menu(scenario: Scenario, study: fleets.Study, allocation: Allocation) -> None:
     """Buttons in a popover. A click makes the file."""
     name = f"zorba-{scenario.model}-{allocation.num_clients}"
     if can_be_made():
-        palette = ui.palette()
         for suffix in ("pdf", "svg", "png"):
-            _button(
-                f"Figure ({suffix.upper()})", f"{name}.{suffix}", lambda s=suffix: _picture(scenario, study, s, palette)
-            )
+            _button(f"Front ({suffix.upper()})", f"{name}.{suffix}", lambda s=suffix: _picture(scenario, study, s))
     _button("Matrix (JSON)", f"{name}.json", lambda: allocation_json(allocation).encode())
     _button("Fleet (CSV)", f"{name}.csv", lambda: study.fleet.to_frame().to_csv(index=False).encode())
-    _button("Python", f"{name}.py", lambda: python_of(scenario, study).encode())
-    address = (st.context.url or "").split("?")[0].removesuffix("/allocation").rstrip("/")
+    _button("Python", f"{name}.py", lambda: python_of(scenario, study, allocation.total_blocks).encode())
+    address = (st.context.url or "").split("?")[0].rstrip("/")
     link = scenarios.link_of(scenario)
     st.caption("Link to this page:")
     st.code(f"{address}/{'?' + link if link else ''}", language=None, wrap_lines=True)
@@ -44,14 +44,15 @@ def _button(label: str, file_name: str, content) -> None:
     )
 
 
-def _picture(scenario: Scenario, study: fleets.Study, suffix: str, palette: Palette) -> bytes:
-    """Λ against VRAM as a picture for a paper or a slide."""
-    figure = pictures.front(scenario, study, [], palette=palette, height=420)
-    return picture_bytes(figure.update_layout(width=760), suffix)
+def _picture(scenario: Scenario, study: fleets.Study, suffix: str) -> bytes:
+    """Λ against VRAM as a picture for a column of a paper, on white."""
+    figure = pictures.front(scenario, study, compared_fleets(scenario), palette=LIGHT, height=_HEIGHT)
+    return picture_bytes(figure.update_layout(width=_WIDTH), suffix)
 
 
-def python_of(scenario: Scenario, study: fleets.Study) -> str:
-    """A program that computes the page's front."""
+def python_of(scenario: Scenario, study: fleets.Study, total: int) -> str:
+    """A program that computes the page's front, and the page's allocation of ``total`` blocks if another method than
+    the paper's makes it."""
     gib = json.dumps([round(float(value), 6) for value in study.gib_N])
     return f'''"""Λ against VRAM for {len(study.gib_N)} clients of {scenario.model}."""
 
@@ -64,4 +65,11 @@ clients = pd.DataFrame({{"vram_gib": {gib}}})
 fleet = zorba.Fleet.from_frame(clients, "{scenario.model}", workload=workload)
 front = zorba.front(fleet, points=1000, tau_mode="vector", seed={scenario.seed})
 print(front.query("on_front").sort_values("vram_ratio").to_string())
-'''
+''' + (
+        ""
+        if scenario.follow == "paper"
+        else f"""
+plan = zorba.solve(fleet, solver="{scenario.follow}", total={total})
+print(plan.value, plan.lower_bound, plan.status)
+"""
+    )

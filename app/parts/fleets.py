@@ -154,14 +154,13 @@ class Curve:
     gib_P: NDArray[np.float64]  # over all clients
     lambda_P: NDArray[np.float64]
     least_P: NDArray[np.int64]  # smallest popularity of a block
+    bound_P: NDArray[np.float64]  # no allocation of this VRAM has a lower Λ
     index_P: NDArray[np.int64]  # in the front
     front: Front | None
     solutions: tuple[Solution, ...] = ()  # of solvers that take seconds
 
-    def at(self, spend: float | None) -> int:
-        """The last point with at most ``spend`` GiB; for None the point a third of the way along."""
-        if spend is None:
-            return len(self.gib_P) // 3
+    def at(self, spend: float) -> int:
+        """The last point with at most ``spend`` GiB."""
         return max(0, int(np.searchsorted(self.gib_P, spend + 0.005, side="right")) - 1)
 
     def solution(self, point: int) -> Solution:
@@ -209,7 +208,8 @@ class Study:
         if not len(self.gib_N):
             return f"Every client is too small: the model and one block need {need.one_gib:.2f} GiB."
         if (short := need.num_blocks - int(self.budget_N.sum())) > 0:
-            return f"All clients together hold {self.budget_N.sum()} blocks, {short} fewer than the model has."
+            held = f"All clients together hold {self.budget_N.sum()} blocks, {short} fewer than the model has"
+            return f"{held}: add clients or VRAM."
         return ""
 
     @cached_property
@@ -236,6 +236,14 @@ class Study:
         if (unused := np.flatnonzero(allocation.popularity_M == 0)).size:
             result.append(f"Trained by nobody: block {name_some(unused.tolist())}.")
         return result
+
+    def point(self, method: str, spend: float | None) -> int:
+        """The last point of a curve with at most ``spend`` GiB; for None, as much as the paper's curve takes a third of
+        the way along."""
+        if spend is None:
+            gib_P = self.curve("paper").gib_P
+            spend = float(gib_P[len(gib_P) // 3])
+        return self.curve(method).at(spend)
 
     def bound_at(self, spend: float) -> float:
         """A lower bound on Λ with ``spend`` GiB."""
@@ -273,16 +281,16 @@ class Study:
         if len(index) > _SHOWN:
             index = index[np.linspace(0, len(index) - 1, _SHOWN).round().astype(int)]
         gib_P = len(self.gib_N) * self.needs.model_gib + front.total_blocks_E[index] * self.needs.block_gib
-        return Curve(
-            method, gib_P, front.bias_lambda_E[index], front.min_popularity_E[index], index, front, tuple(solutions)
-        )
+        at_P = (front.bias_lambda_E[index], front.min_popularity_E[index], front.lower_bound_E[index], index)
+        return Curve(method, gib_P, *at_P, front, tuple(solutions))
 
     def _bound(self) -> Curve:
         least, most = max(self.needs.num_blocks, len(self.gib_N)), int(self.budget_N.sum())
         totals = np.unique(np.linspace(least, most, min(120, most - least + 1)).round().astype(int))
         values = [water_filled_bound(Problem(self.budget_N, self.needs.num_blocks, int(total))) for total in totals]
         gib_P = len(self.gib_N) * self.needs.model_gib + totals * self.needs.block_gib
-        return Curve("bound", gib_P, np.array(values), totals // self.needs.num_blocks, totals, None)
+        bound_P = np.array(values)
+        return Curve("bound", gib_P, bound_P, totals // self.needs.num_blocks, bound_P, totals, None)
 
 
 def _workload(scenario: Scenario) -> Workload:
@@ -323,7 +331,7 @@ def planned(scenario: Scenario) -> tuple[Study, Solution, Allocation]:
     if chosen.problem:
         raise InfeasibleError(chosen.problem)
     curve = chosen.curve(scenario.follow)
-    solution = curve.solution(curve.at(scenario.spend))
+    solution = curve.solution(chosen.point(scenario.follow, scenario.spend))
     return chosen, solution, edited(solution, scenario.flips)
 
 
@@ -363,4 +371,9 @@ def for_training(allocation: Allocation, num_blocks: int, clients: int) -> Alloc
     share_N = allocation.blocks_held_N / allocation.num_blocks
     steps = np.linspace(0, allocation.num_clients - 1, clients).round().astype(int)
     share_N = share_N[np.sort(np.argsort(share_N, kind="stable")[steps])]
-    return solve(Problem(np.clip(np.round(share_N * num_blocks), 1, num_blocks).astype(int), num_blocks)).allocation
+    held_N = np.clip(np.round(share_N * num_blocks), 1, num_blocks).astype(int)
+    if held_N.sum() < num_blocks:
+        raise InvalidInputError(
+            f"{clients} of the fleet's clients train {held_N.sum()} of the model's {num_blocks} blocks; choose more clients"
+        )
+    return solve(Problem(held_N, num_blocks)).allocation

@@ -27,7 +27,7 @@ OWN = "Rows of my own"
 ROUNDS = 60
 _UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
 _LABELS = {
-    "mu": "Step μ", "directions": "Directions Q", "batch_size": "Batch B",
+    "lr": "Learning rate", "mu": "Step μ", "directions": "Directions Q", "batch_size": "Batch B",
     "seq_len": "Length L", "lora_rank": "LoRA rank", "eval_every": "Evaluate every", "eval_rows": "Evaluation rows",
     "target": "Target accuracy",
 }  # fmt: skip
@@ -40,7 +40,11 @@ _SUITED = (
 _KINDS = ["csv", "tsv", "json", "jsonl", "parquet", "xlsx"]
 
 
-def setting(name: str, label: str = "", place: Any = st, empty: str = "") -> Any:
+def _label(name: str) -> str:
+    return _LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def setting(name: str, place: Any = st, empty: str = "") -> Any:
     """A widget for a field of the settings, kept for the session. :func:`checked` checks the bounds, since the widget
     would silently keep its former value.
 
@@ -49,7 +53,7 @@ def setting(name: str, label: str = "", place: Any = st, empty: str = "") -> Any
     """
     field = Settings.model_fields[name]
     kind, _ = kind_of(field)
-    label, help = label or _LABELS.get(name, name.replace("_", " ").capitalize()), help_of(field)
+    label, help = _label(name), help_of(field)
     empty = empty or _SUITED.get(name, "")
     default = None if empty else field.default
     common = {"key": f"set_{name}", "help": help, "persist_state": "session"}
@@ -79,7 +83,7 @@ def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
     try:
         Settings(**given)
     except (ZorbaError, ValueError) as error:
-        return given, re.sub(r"^lr\b", "learning rate", str(error))  # the label of the field
+        return given, re.sub(r"^[a-z_]+", lambda name: _label(name[0]), str(error))
     return given, ""
 
 
@@ -159,7 +163,7 @@ def own_rows(model: str) -> tuple[dict[str, Any], str]:
         frame = read_rows(TableRows(path))
         return _mapped(path, frame, _tokenizer(model)), ""
     except (ZorbaError, OSError) as error:
-        return {}, str(error)
+        return {}, re.sub(r" \(--[a-z-]+\)", "", str(error))  # options of the command
 
 
 def _keep(name: str, content: bytes) -> Path:

@@ -76,7 +76,9 @@ def front(
 
 def has_references(scenario: Scenario) -> bool:
     """Whether the paper's three scenarios are for this fleet."""
-    return scenario.is_paper and scenario.clients == 50 and scenario.batch == 8
+    paper = Scenario()
+    names = ("model", "clients", "batch", "length", "precision")
+    return scenario.is_paper and all(getattr(scenario, name) == getattr(paper, name) for name in names)
 
 
 def _references(scenario: Scenario, study: fleets.Study) -> dict[str, tuple[float, float]] | None:
@@ -88,4 +90,5 @@ def _references(scenario: Scenario, study: fleets.Study) -> dict[str, tuple[floa
 def _stairs(name: str, study: fleets.Study, method: str, *, look: tuple[int, str], strong: bool = False) -> Stairs:
     curve = study.curve(method)
     points = (curve.gib_P, curve.lambda_P, curve.least_P, study.total_gib)
-    return Stairs(name, *points, look, is_bound=method == "bound", strong=strong, dots=method == "exact")
+    bound_P = curve.bound_P if method == "exact" else None
+    return Stairs(name, *points, look, is_bound=method == "bound", strong=strong, bound_P=bound_P)

@@ -292,7 +292,7 @@ def name_of(scenario: Scenario, study: fleets.Study) -> str:
         low, high = scenario.span or (need.one_gib, need.all_gib)
         digits = 2 if high < 10 else 1
         what = f"{SHAPES[scenario.shape]} {low:.{digits}f}–{high:.{digits}f}"
-    return what if scenario.model == "opt-125m" else f"{what}, {scenario.model}"
+    return what
 
 
 class ComparedFleet(NamedTuple):
@@ -320,6 +320,8 @@ def compared_fleets(scenario: Scenario) -> list[ComparedFleet]:
     for item in scenario.compared:
         slot, name, link = [*item.split("|", 2), "", ""][:3]
         study = fleets.study(scenarios.of_link(link).fleet)
+        if study.scenario.model != scenario.model:
+            name = f"{name}, {study.scenario.model}"
         if slot in ("0", "1", "2", "3") and not study.problem:
             result.append(ComparedFleet(int(slot), name[:60], study, item))
     return result

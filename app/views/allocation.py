@@ -33,8 +33,8 @@ def page() -> None:
     scenario = begin("allocation")
     st.title("Who trains what", anchor=False)
     st.markdown(
-        "This is the selected point of the page Explore. Change a cell with a click, or with the arrow keys and space. "
-        "All numbers follow."
+        "This is the selected point of the page Explore. In the table, click a box to change a cell; or click beside a "
+        "box, then use the arrow keys and space. A column is a client, largest VRAM first. All numbers follow."
     )
     study, solution, allocation = fleets.planned(scenario)
     editor = _editor(scenario, allocation)

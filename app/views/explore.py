@@ -12,12 +12,12 @@ from app.scenario import Scenario, begin, current, end, update
 
 METHOD_HELP = (
     "Λ for each VRAM that the clients may use together. **Paper's method**: Algorithm 2, a sweep of 1,000 VRAM "
-    "reductions. **Lower bound**: no allocation does better. **Exact**: the best one, at 12 points; takes seconds. "
-    "**Two-level**: one of the heuristics."
+    "reductions. **Lower bound**: no allocation does better. **Exact**: the best one, at 12 points; a hollow one is "
+    "not proven, since a quarter of a second was too short. **Two-level**: one of the heuristics."
 )
 MATRIX_HELP = (
     "A column is a client, largest VRAM first; its bar is its VRAM. A row is a block of the model; a filled cell: the "
-    "client trains the block. On the right, how many clients train each block."
+    "client trains the block. On the right, how many clients train each block; orange: far fewer than the others have."
 )
 
 
@@ -70,7 +70,7 @@ def _front(scenario: Scenario, study: fleets.Study) -> Scenario:
             for name in slow:
                 study.curve(name)
     curve = study.curve(follow)
-    point = curve.at(scenario.spend)
+    point = study.point(follow, scenario.spend)
     labels = {f"{gib:,.1f}": index for index, gib in enumerate(curve.gib_P)}
     shown = f"{curve.gib_P[point]:,.1f}"
     spend, before = st.session_state.get("spend"), st.session_state.get("spend_shown", ())
@@ -111,21 +111,27 @@ def _take_click() -> None:
 
 def _say(scenario: Scenario, study: fleets.Study, curve: fleets.Curve, point: int) -> None:
     has_note = pictures.has_references(scenario)
-    note = " The paper's SC1 to SC3 lie above its own method." if has_note else ""
+    note = " SC1 to SC3, the paper's three example points, lie above its own method." if has_note else ""
     gib, value = float(curve.gib_P[point]), float(curve.lambda_P[point])
+    method = "the paper's method" if scenario.follow == "paper" else fleets.methods()[scenario.follow]
     st.markdown(
-        f"With **{gib:,.1f} GiB** ({gib / study.total_gib:.0%}) Λ is **{ui.number(value)}**; no allocation gets below "
-        f"{ui.number(min(study.bound_at(gib), value))}. With all useful VRAM, {curve.gib_P[-1]:,.1f} GiB, Λ is "
-        f"{ui.number(curve.lambda_P[-1])}.{note}"
+        f"With **{gib:,.1f} GiB** ({gib / study.total_gib:.0%}) {method} gives Λ **{ui.number(value)}**; no allocation "
+        f"gets below {ui.number(min(study.bound_at(gib), value))}. With {curve.gib_P[-1]:,.1f} GiB, the most that it "
+        f"uses, Λ is {ui.number(curve.lambda_P[-1])}.{note}"
     )
 
 
 def _matrix(scenario: Scenario, study: fleets.Study) -> None:
     curve = study.curve(scenario.follow)
-    solution = curve.solution(curve.at(scenario.spend))
+    solution = curve.solution(study.point(scenario.follow, scenario.spend))
     allocation = fleets.edited(solution, scenario.flips)
     changed_MN = allocation.A_MN != solution.allocation.A_MN
-    by_hand = f" {ui.count(int(changed_MN.sum()), 'cell')} changed by hand." if changed_MN.any() else ""
+    by_hand = ""
+    if changed_MN.any():
+        by_hand = (
+            f" {ui.count(int(changed_MN.sum()), 'cell')} changed by hand: {study.used_gib(allocation):,.1f} GiB, "
+            f"Λ {ui.number(allocation.bias_lambda)}."
+        )
     popularity_M, held_N = allocation.popularity_M, allocation.blocks_held_N
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.header("3 · Who trains what at this point", anchor=False, width="content", help=MATRIX_HELP)
@@ -164,10 +170,10 @@ def _compared(scenario: Scenario) -> None:
     compared = compared_fleets(scenario)
     if not compared:
         return
-    st.header("Fleets kept for comparison", anchor=False)
+    st.header("Fleets kept for comparison, by the paper's method", anchor=False)
     rows, now = [], fleets.study(scenario.fleet)
     followed = now.curve(scenario.follow)
-    spend = float(followed.gib_P[followed.at(scenario.spend)])
+    spend = float(followed.gib_P[now.point(scenario.follow, scenario.spend)])
     for name, study in [*((each.name, each.study) for each in compared), ("this fleet", now)]:
         curve = study.curve("paper")
         point = curve.at(spend)

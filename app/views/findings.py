@@ -17,9 +17,14 @@ SENTENCES = {
     "theorem-3": "Serving the least popular block first does not minimise Λ: three blocks and six clients show it.",
     "lambda/bias": "Λ is not what the theory needs: with every block on every client the bias is 0, and the bound "
     "charges for it.",
-    "fig-4a/scenarios": "SC2 and SC3 cannot come from the stated set-up: no fleet of 1,000 allows them.",
+    "fig-4a/scenarios": "SC2 and SC3, two of the paper's example points, cannot come from the stated "
+    "set-up: no fleet of 1,000 allows them.",
     "lambda/ranks": "Does an allocation of lower Λ train better than others of equally many blocks?",
 }
+VERDICT_HELP = (
+    "**In shape**: the same order or shape, on another model. **Misprint**: the paper disagrees with itself. "
+    "**Contradicted**: by mathematics or counting. **Undecided**: not run, or the interval allows both answers."
+)
 KINDS = {"Tables": r"\bTable", "Figures": r"\bFig", "Theory": r"Theorem|Lemma|Proposition|Observation|Remark"}
 
 
@@ -61,7 +66,9 @@ def _claims(changed_ns: int) -> list[Row]:
 def _filtered(frame: pd.DataFrame) -> pd.DataFrame:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         known = list(frame["verdict"].unique())
-        verdicts = st.multiselect("Verdict", known, key="verdict", bind="query-params", placeholder="all")
+        verdicts = st.multiselect(
+            "Verdict", known, key="verdict", bind="query-params", placeholder="all", help=VERDICT_HELP
+        )
         kinds = st.multiselect("About", list(KINDS), key="about", bind="query-params", placeholder="all")
         text = st.text_input("Find", key="find", bind="query-params", placeholder="words", icon=":material/search:")
     if verdicts:

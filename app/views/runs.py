@@ -12,6 +12,10 @@ from app.parts import pictures, runs, ui
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.runs import MEASURES, clients_figure, confusion_figure, learning_curves_figure
 
+MATRIX_HELP = (
+    "A column is a client, most blocks first; a row is a block. On the right, how many clients trained each block; "
+    "orange: far fewer than the others had."
+)
 _PROBLEM, _CHOSEN = "runs_problem", "runs_chosen"
 
 
@@ -115,7 +119,7 @@ def _one(run: runs.Run) -> None:
         place.metric(label, value, border=True)
     left, right = st.columns(2, gap="large")
     with left:
-        st.header("Who trained what", anchor=False)
+        st.header("Who trained what", anchor=False, help=MATRIX_HELP)
         ui.figure(
             pictures.plain_matrix(allocation, height=300), key="run_matrix", name=f"{run.path.name}-allocation",
             alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trained.",

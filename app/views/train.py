@@ -42,11 +42,14 @@ def page() -> None:
         form = _form()
     with left:
         allocation = _allocation(scenario, form)
-    if allocation is None:
-        st.session_state.pop(_ASKED, None)
-    else:
-        with right:
+    with right:
+        st.header("3 · Start", anchor=False)
+        if allocation is not None:
             _start(allocation, form)
+        else:
+            st.session_state.pop(_ASKED, None)
+            st.button("Start", type="primary", icon=":material/play_arrow:", key="no_start", disabled=True)
+            st.caption("First an allocation is needed: see 1.")
     end(scenario)
     folder = runs.folder()
     alive = any(job.alive for job in jobs.list_jobs(folder))
@@ -87,7 +90,7 @@ def _form() -> Form:
     rounds = LARGE_ROUNDS if large else forms.ROUNDS
     given = forms.setting("rounds", place=basics[0], empty=str(rounds))
     values["rounds"] = rounds if given is None else given
-    values["lr"] = forms.setting("lr", "Learning rate", place=basics[1])
+    values["lr"] = forms.setting("lr", place=basics[1])
     clients = basics[2].number_input(
         "Clients", value=None, step=1, key="train_clients", persist_state="session",
         placeholder=str(LARGE_CLIENTS) if large else "the whole fleet",
@@ -138,7 +141,6 @@ def _allocation(scenario, form: Form) -> Allocation | None:
 
 def _start(allocation: Allocation, form: Form) -> None:
     model, options, wrong = form.model, form.options, form.wrong
-    st.header("3 · Start", anchor=False)
     facts = method_facts(options.get("method", "zorba"))
     request = {**options, "model": model} | ({} if facts.allocates else {"clients": allocation.num_clients})
     rows = Path(options["data"]).stem if "data" in options else options.get("dataset", "")
@@ -230,7 +232,8 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
         if state.name == "finished" and (scores := run.environment["data"].get("baselines")):
             st.markdown(f"{run.summary['final_accuracy']:.1%} after training; {of_baselines(scores)}.")
     elif state.alive:
-        st.progress(0.0, f"Loading the model and the rows … {ui.duration(time.time() - job.started)}")
+        what = "Loading the model and the rows, then trial rounds for the learning rate unless it is given"
+        st.progress(0.0, f"{what} … {ui.duration(time.time() - job.started)}")
     with st.expander("Output of the process", icon=":material/terminal:"):
         st.code(shlex.join(job.command), language="bash", wrap_lines=True)
         st.code("\n".join(jobs.log_lines(job)) or message or "(nothing yet)", language=None, wrap_lines=True)

@@ -22,6 +22,8 @@ def test_every_shape_has_a_curve_and_a_sentence(app, shape):
 def test_the_fleet_of_the_paper_comes_with_its_three_scenarios(app):
     assert "SC1 to SC3" in texts(app.run())
     assert "SC1 to SC3" not in texts(app.button_group(key="shape").set_value("bell").run())
+    app.button_group(key="shape").set_value("uniform").run()
+    assert "SC1 to SC3" not in texts(app.number_input(key="length").set_value(256).run())
 
 
 def test_a_choice_is_written_into_the_address(app):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -75,6 +76,15 @@ def test_the_slider_spends_what_it_says():
         assert study.used_gib(allocation) == pytest.approx(curve.gib_P[point])
         assert allocation.bias_lambda == pytest.approx(curve.lambda_P[point])
         assert study.complaints(allocation) == []
+
+
+@pytest.mark.parametrize("method", ["exact", "two-level"])
+def test_another_method_starts_with_no_more_vram_than_the_papers(method):
+    study = fleets.study(Scenario(clients=20))
+    points = {name: (study.curve(name), study.point(name, None)) for name in ("paper", method)}
+    gib, other_gib = (curve.gib_P[point] for curve, point in points.values())
+    step = np.diff(points[method][0].gib_P).max()
+    assert gib - step <= other_gib <= gib + 0.01
 
 
 def test_vram_that_nobody_can_use_is_not_on_the_curve():

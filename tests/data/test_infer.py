@@ -47,7 +47,7 @@ def test_an_answer_of_some_words_is_written():
 
 def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it():
     for columns, overrides, says in [
-        ({"a": [f"x{n}" for n in NUMBERS], "b": [f"y{n}" for n in NUMBERS]}, {}, "name it with --label, or name"),
+        ({"a": [f"x{n}" for n in NUMBERS], "b": [f"y{n}" for n in NUMBERS]}, {}, "name it (--label), or name"),
         ({"n": NUMBERS, "label": KINDS}, {}, "no column of text among n, label; name it with --text"),
         ({"messages": [[{"role": "user", "content": "a"}]] * 60}, {}, "messages hold lists or objects; give a column"),
         ({"messages": [[{"role": "user"}]] * 60}, {"answer": "messages"}, "messages hold lists or objects"),

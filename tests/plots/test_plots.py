@@ -133,6 +133,12 @@ def test_stairs_never_promise_more_than_was_reached():
     assert tuple(figure.layout.yaxis.range) == pytest.approx((-1, 1))
 
 
+def test_a_point_of_an_exact_method_that_is_not_proven_is_hollow():
+    figure = stairs_figure([curve("exact", strong=True, bound_P=np.array([1.0, 0.4]))], lambda_range=(0.1, 10))
+    assert figure.data[0].marker.symbol == ("circle", "circle-open")
+    assert figure.data[0].customdata[1][3] == 0.4
+
+
 def test_shares_refer_to_the_fleet_of_each_curve():
     figure = stairs_figure([curve("paper", strong=True)], chosen=(20.0, 0.5), share=True, lambda_range=(0.1, 10))
     assert list(figure.data[0].x) == [0.25, 0.5]

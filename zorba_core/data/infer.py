@@ -257,8 +257,8 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
     ]
     if not classes:
         raise InvalidInputError(
-            f"the column of the label cannot be inferred from {name_some([*profiles], 12)}; name it with --label, or "
-            "name the column of text to generate with --answer"
+            f"the column of the label cannot be inferred from {name_some([*profiles], 12)}; name it (--label), or "
+            "name a column of answers to generate (--answer)"
         )
     of_text = [column for column in classes if not profiles[column].number] or classes
     return of_text[-1], None, [column for column in classes if column != of_text[-1]]

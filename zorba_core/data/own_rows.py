@@ -289,7 +289,7 @@ def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[
     """
     column, texts = rows.label, label_texts(frame, rows.label)
     labels = sorted({*texts} - {""})
-    elsewhere = "name another column with --label, or --answer for text to be generated"
+    elsewhere = "name another column of labels (--label), or one of answers to generate (--answer)"
     if len(labels) < 2:
         only = f"one label only, {in_short(labels[0])}" if labels else "no label"
         raise InvalidInputError(f"column {column} has {only}; a classification needs at least two labels: {elsewhere}")

@@ -152,7 +152,8 @@ def _popularity_bars(
         constraintext="none",
         cliponaxis=False,
         marker={"color": np.where(scarce_M, palette.selected, palette.quiet).tolist()},
-        hovertemplate="block %{y} is trained by %{x} of " + f"{num_clients} clients<extra></extra>",
+        hovertext=np.where(scarce_M, ", far fewer than others have", "").tolist(),
+        hovertemplate="block %{y} is trained by %{x} of " + f"{num_clients} clients%{{hovertext}}<extra></extra>",
         showlegend=False,
         xaxis="x2",
     )

@@ -56,8 +56,9 @@ class Stairs:
     is_bound: bool = False
     strong: bool = False
     """The curve that the page follows: a wider line, and a click on any point."""
-    dots: bool = False
-    """Points without steps, for a curve of few points, between which the true values lie far below the steps."""
+    bound_P: NDArray[np.float64] | None = None
+    """Of an exact method: no allocation has a lower Λ. Such a curve has no steps, since between its few points the true
+    values lie far below them. A point above its bound is hollow."""
 
 
 def stairs_figure(
@@ -108,7 +109,14 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
     color = palette.series[place]
     shares = curve.gib_P / curve.total_gib
     words = "no allocation has a smaller Λ" if curve.is_bound else "at least %{customdata[2]} clients train each block"
-    marked = curve.dots or (len(curve.gib_P) <= _FEW and not curve.is_bound)
+    data = [curve.gib_P, shares, curve.least_P]
+    dots, symbol = curve.bound_P is not None, "circle"
+    if dots:
+        open_P = curve.bound_P < curve.lambda_P * (1 - 1e-9)
+        symbol = np.where(open_P, "circle-open", "circle").tolist()
+        data.append(curve.bound_P)
+        words += "<br>no allocation has a Λ below %{customdata[3]:.3g}"
+    marked = dots or (len(curve.gib_P) <= _FEW and not curve.is_bound)
     # Clicks need markers, but not drawn ones: a curve of many points draws one of them, and that is invisible.
     opacity = {"opacity": 1 if marked else 0}
     # The bound of a point holds for less VRAM too, an allocation for more.
@@ -117,12 +125,14 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
         "scatter",
         x=(shares if share else curve.gib_P).tolist(),
         y=curve.lambda_P.tolist(),
-        customdata=np.column_stack((curve.gib_P, shares, curve.least_P)).tolist(),
-        mode="markers" if curve.dots else "lines+markers" if marked or curve.strong else "lines",
+        customdata=np.column_stack(data).tolist(),
+        mode="markers" if dots else "lines+markers" if marked or curve.strong else "lines",
         name=as_text(curve.name),
+        legendrank=place,
         line={"color": color, "width": 3 if curve.strong else 1.8, "shape": shape, "dash": dash},
         marker={
-            "size": 9 if curve.dots else 6 if marked else 5,
+            "size": 9 if dots else 6 if marked else 5,
+            "symbol": symbol,
             "color": color,
             "maxdisplayed": 0 if marked else 1,  # 0: all
             **opacity,

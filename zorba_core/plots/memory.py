@@ -67,7 +67,7 @@ def histogram_figure(
         "dragmode": False,
         "showlegend": False,
         "xaxis": axis("VRAM of a client (GiB)", 4, range=[first - pad, last + pad], nticks=8),
-        "yaxis": axis("clients", 6, tickformat="d", nticks=4),
+        "yaxis": axis("clients", 6, tickformat="d", **({"nticks": 4} if count.max(initial=0) > 4 else {"dtick": 1})),
         "shapes": [upright(at, color=palette.muted, width=1.5, dash="dot") for at, _, _ in marks],
         "annotations": [{"x": at, "xanchor": anchor, "text": text, **label} for at, text, anchor in marks],
     }

@@ -154,7 +154,7 @@ def lambda_by_total(
         name="a class of matrices",
         marker={"size": 11, "color": palette.selected, "line": {"color": palette.paper, "width": 1}},
         text=[", ".join(label_C[i] for i in members) for members in spots.values()],
-        textposition="top right",
+        textposition="middle right",
         textfont={"size": 14},
         customdata=[[str(value), sum(count_C[i] for i in members)] for (_, value), members in spots.items()],
         hovertemplate="%{text}: %{x} blocks, Λ = %{customdata[0]}, %{customdata[1]} matrices<extra></extra>",
