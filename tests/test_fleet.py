@@ -215,5 +215,5 @@ def test_a_file_that_is_no_fleet_is_refused_in_one_sentence(tmp_path):
 
 
 def test_a_missing_file_says_what_to_give(tmp_path):
-    with pytest.raises(MissingDataError, match="does not exist; give a table with columns client,vram_gib"):
+    with pytest.raises(MissingDataError, match="is no file; give a table with columns client,vram_gib"):
         Fleet.from_csv(tmp_path / "nowhere.csv", OPT)

@@ -351,7 +351,7 @@ _QUERY = "run nvidia-smi --query-gpu=name,memory.total --format=csv"
 
 def _content(source: str | os.PathLike[str]) -> bytes:
     if not os.path.isfile(source):
-        raise MissingDataError(f"fleet file {str(source)!r} does not exist; {_WANT}")
+        raise MissingDataError(f"fleet {str(source)!r} is no file; {_WANT}")
     return Path(source).read_bytes()
 
 

@@ -254,6 +254,8 @@ def _read_arrow_folder(folder: Path) -> pd.DataFrame:
     leaves other files in the folder."""
     if (folder / "dataset_dict.json").is_file():
         return _read_arrow_folder(folder / "train")
+    if not (folder / "state.json").is_file():
+        raise InvalidInputError(f"{folder} is a folder, not a table; give a file, or several as '{folder}/*.csv'")
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         files = [folder / Path(entry["filename"]).name for entry in state["_data_files"]]

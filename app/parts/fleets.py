@@ -374,6 +374,6 @@ def for_training(allocation: Allocation, num_blocks: int, clients: int) -> Alloc
     held_N = np.clip(np.round(share_N * num_blocks), 1, num_blocks).astype(int)
     if held_N.sum() < num_blocks:
         raise InvalidInputError(
-            f"{clients} of the fleet's clients train {held_N.sum()} of the model's {num_blocks} blocks; choose more clients"
+            f"{clients} of the fleet's clients train {held_N.sum()} of the model's {num_blocks} blocks; choose more"
         )
     return solve(Problem(held_N, num_blocks)).allocation

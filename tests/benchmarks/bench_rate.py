@@ -67,16 +67,17 @@ _RATES = (0.16, 0.08, 0.04, 0.02, 0.01, 0.005)
 _REAL_RATES = (0.02, 0.01, 0.005, 0.0025, 0.00125, 0.0006)
 _sst2, _ag_news = partial(get_task, "sst2"), partial(get_task, "ag-news")
 _low_rank = _SMALL.replace(direction="low-rank", directions=100)
+_own = _SMALL.replace(direction="low-rank", directions=200)
 CASES = {
     "gaussian, Q = 10": Case(_sst2, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
     "low-rank, Q = 100": Case(_sst2, "opt-mini", _low_rank, _RATES, 8, 6),
     "ag-news, opt-mini, gaussian, Q = 10": Case(_ag_news, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
-    "tickets, opt-mini, gaussian, Q = 10": Case(_tickets, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
-    "hotels, opt-mini, gaussian, Q = 10": Case(_hotels, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
+    "tickets, opt-mini": Case(_tickets, "opt-mini", _own, _RATES, 8, 6),
+    "hotels, opt-mini": Case(_hotels, "opt-mini", _own, (0.32, *_RATES[:5]), 8, 6),
     "tickets, smollm2-135m": Case(_tickets, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),
     "sst2, smollm2-135m": Case(_sst2, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),
     "ag-news, smollm2-135m": Case(_ag_news, "smollm2-135m", _REAL.replace(seq_len=64), _REAL_RATES, 4, 15),
-    "hotels, smollm2-135m": Case(_hotels, "smollm2-135m", _LONG, _REAL_RATES, 4, 15),
+    "hotels, smollm2-135m": Case(_hotels, "smollm2-135m", _LONG, _REAL_RATES, 8, 15),
 }
 
 

@@ -12,6 +12,7 @@ from zorba_core.data import own_rows
 from zorba_core.data.infer import task_for
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import load
+from zorba_core.runs.models import max_positions
 from zorba_core.runs.replay import replay
 
 ASPECTS = ("food", "staff", "room", "music", "show", "book")
@@ -49,10 +50,20 @@ def tuned(csv, tiny_opt_folder, tmp_path, **options):
     )
 
 
+def test_rows_of_ones_own_get_settings_with_which_a_small_model_learns_them(tiny_opt_folder):
+    task = task_for(reviews().assign(remark=reviews().remark * 40))
+    settings = load.suited_settings(task, tiny_opt_folder, {})
+    assert (settings.direction, settings.directions, settings.schedule) == ("low-rank", 200, "cosine")
+    assert settings.seq_len == max_positions(tiny_opt_folder)  # the rows are longer
+    assert load.suited_settings(task, tiny_opt_folder, {"directions": 7}).directions == 7
+    assert load.suited_settings(task, tiny_opt_folder, {"estimator": "cohort"}).directions == 10  # real forward passes
+
+
 def test_a_large_model_reads_long_rows_in_smaller_batches(tiny_opt_folder, monkeypatch):
     short, long = (task_for(reviews().assign(remark=reviews().remark * times)) for times in (1, 12))
     assert load.suited_settings(long, tiny_opt_folder, {}).batch_size == 8
     monkeypatch.setattr(load, "is_large", lambda num_parameters: True)
+    monkeypatch.setattr(load, "max_positions", lambda model: 2048)
     assert load.suited_settings(short, tiny_opt_folder, {}).batch_size == 8
     assert load.suited_settings(long, tiny_opt_folder, {}).batch_size == load.LONG_BATCH
     assert load.suited_settings(long, tiny_opt_folder, {"batch_size": 6}).batch_size == 6

@@ -89,6 +89,7 @@ def main() -> None:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zorba"
         message = one_line(error.format_message()).removesuffix(".")  # contains the option, unlike str()
+        message = message.partition(" (Did you mean")[0]  # said twice: by typer and by click
         _leave(f"{message}; {command} --help lists the options", error.exit_code)
     except click.ClickException as error:
         _leave(one_line(error), error.exit_code)

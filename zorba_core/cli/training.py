@@ -15,6 +15,7 @@ from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_load
 from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import NATURAL, division_of, named_clients
+from zorba_core.data.load import missing
 from zorba_core.data.own_rows import file_clients, files_of, is_many
 from zorba_core.data.task import TASKS, TableRows, Task, table_of
 from zorba_core.engine.parts import METHODS, method_facts
@@ -226,6 +227,8 @@ def federate(
     task = task.with_model()
     model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
     spec, chosen_task, settings, find_lr = _suited(task, settings)
+    if message := missing(chosen_task):
+        raise MissingDataError(message)
     named = named_clients(chosen_task, task.division)
     if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
         choice = choice.replace(clients=_FEDERATION_CLIENTS)

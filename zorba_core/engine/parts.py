@@ -57,7 +57,7 @@ class MethodFacts:
         most, least = model.num_blocks * num_clients, max(model.num_blocks, num_clients)
         if self.allocates and total_blocks is None:
             raise InvalidInputError(
-                f"{self.title}'s VRAM depends on the allocation: give the total of activated blocks"
+                f"{self.title}'s VRAM depends on the allocation: give the total of activated blocks (--total-blocks)"
             )
         if not self.allocates and total_blocks not in (None, most):
             raise InvalidInputError(

@@ -126,24 +126,26 @@ class Settings(Checked):
             check_capability(self.precision, torch.cuda.get_device_capability())
 
     @classmethod
-    def suited(cls, num_parameters: int, **given: Any) -> Self:
+    def suited(cls, num_parameters: int, own_rows: bool = False, **given: Any) -> Self:
         """Settings with defaults for a model of ``num_parameters``. Given values that are not None replace them.
 
         In a large model random numbers cost most. Low-rank directions need few of them, so hundreds of directions cost
-        little in a simulation, and the noise of the estimate no longer limits learning. Products are in bfloat16 if the
-        processor has it, except for finite differences, whose errors would be too large.
+        little in a simulation, and the noise of the estimate no longer limits learning. A small model needs them for a
+        user's own rows, of which it knows little. A large model's products are in bfloat16 if the processor has it,
+        except for finite differences, whose errors would be too large.
         """
         given = {name: value for name, value in given.items() if value is not None}
         facts = METHODS.get(given.get("method", "zorba"))
-        if not is_large(num_parameters) or facts is None:
+        large = is_large(num_parameters)
+        if facts is None or not (large or own_rows):
             return cls(**given)
-        given = {"rounds": LARGE_ROUNDS, "schedule": "cosine", **given}
+        given = {**({"rounds": LARGE_ROUNDS} if large else {}), "schedule": "cosine", **given}
         exact = facts.first_order or given.get("estimator", "exact") == "exact"
         if facts.exchanges == "scalars":
             given.setdefault("direction", "low-rank")
             if given["direction"] == "low-rank" and exact:
                 given.setdefault("directions", LARGE_DIRECTIONS)
-        if exact and given.get("device", "cpu") == "cpu" and _has_bfloat16():
+        if large and exact and given.get("device", "cpu") == "cpu" and _has_bfloat16():
             given.setdefault("precision", "bf16")
         return cls(**given)
 

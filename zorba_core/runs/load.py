@@ -26,7 +26,7 @@ from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
-from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, resolve_model
+from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, max_positions, resolve_model
 from zorba_core.vram import ModelSpec, model_spec
 
 MOST_THREADS = 4  # by default
@@ -71,11 +71,12 @@ def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[st
     """:meth:`Settings.suited`; for a user's task also a ``seq_len`` that fits the rows, and a smaller batch for a large
     model with long rows, so that rounds take about the same time. Values in ``given`` that are not None are kept."""
     num_parameters = read_spec(model).num_parameters
-    settings = Settings.suited(num_parameters, **given)
+    settings = Settings.suited(num_parameters, own_rows=task.is_own, **given)
     if not task.is_own:
         return settings
     if given.get("seq_len") is None:
-        settings = settings.replace(seq_len=suited_length(task, load(task), load_tokenizer(model)))
+        length = suited_length(task, load(task), load_tokenizer(model))
+        settings = settings.replace(seq_len=min(length, max_positions(model)))
     if given.get("batch_size") is None and is_large(num_parameters) and settings.seq_len > LONG:
         settings = settings.replace(batch_size=LONG_BATCH)
     return settings

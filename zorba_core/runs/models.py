@@ -121,6 +121,14 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
 
 
+def max_positions(name_or_path: str | os.PathLike[str]) -> int:
+    """The most positions of a row. Models with ALiBi have no limit."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(resolve_model(name_or_path), trust_remote_code=False)
+    return int(getattr(config, "max_position_embeddings", None) or 2**31)
+
+
 def hub_spec(source: str) -> ModelSpec:
     """M, H, K, alpha and d of a model on the hub. Only its config is fetched.
 

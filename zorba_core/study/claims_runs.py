@@ -241,6 +241,20 @@ def which_blocks(checkout: Path) -> Answer:
     return _by_loss(_verdict(False, _apart(cells, margin)), "last blocks minus first", cells, margin)
 
 
+@claim("blocks/covering", "not in the paper", "Covering all blocks beats the same few everywhere.")
+def covering(checkout: Path) -> Answer:
+    """Each client trains four blocks: in one arm they cover all blocks evenly, in the others all clients have the same
+    four. T is equal."""
+    arms = ("first", "last", "spread")
+    compared = [_compared(checkout, "blocks", arm, "frozen") for arm in arms]
+    cells, margin = pd.concat([cells for cells, _, _ in compared]), compared[0][2]
+    verdict = _verdict((cells["low"] > margin).all(), _apart(cells, margin) and (cells["value"] < 0).all())
+    values = ", ".join(f"{arm} {row.value:+.3f}" for arm, row in zip(arms, cells.itertuples(), strict=True))
+    low, high, seeds = cells["low"].min(), cells["high"].max(), cells["count"].min()
+    text = f"late loss, the same four minus covering: {values} ({low:+.3f} to {high:+.3f}, {seeds} seeds)"
+    return verdict, text, f"Differences of late loss below {margin:.3g} nats are no evidence. opt-mini on SST-2."
+
+
 def _apart(cells: pd.DataFrame, margin: float) -> bool:
     """Whether every cell's difference exceeds the margin and its interval excludes 0."""
     return bool(((cells["value"].abs() > margin) & ((cells["low"] > 0) | (cells["high"] < 0))).all())
