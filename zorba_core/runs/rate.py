@@ -11,7 +11,8 @@ rate, from the base weights, must lower the loss, or at least not raise it far (
 towards one label, and the next rounds correct it). Otherwise half of the rate is tested.
 
 With few directions one round is noisy: then the mean of several chains of rounds is taken, each with other directions.
-The first rate moves the weights by 1/128 of their length; if all rates raise the loss, the trial starts lower.
+The first rate moves the weights by 1/128 of their length. If no round lowers the loss, the largest rate that does not
+raise it far is tested; if all rates raise it far, the trial starts lower.
 
 All randomness comes from the run's seed, so a request always has the same result. The weights are restored exactly.
 """
@@ -38,7 +39,6 @@ from zorba_core.errors import InvalidInputError, RunError
 
 HELD_OUT_ROWS = 64
 SAFETY, ENOUGH_DIRECTIONS = 0.5, 64  # part of the largest stable rate; times sqrt(Q / 64) if Q is below 64
-_CHANCE = 0.01  # relative rise of the held-out loss that may be noise
 _PROBE = 1e-4  # rate of the round that measures the length of a step
 _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # first step, relative to the weights; factor of the first rate in a retry
 _MOST_RATES, _TRIES = 16, 3
@@ -75,7 +75,7 @@ class Rate:
         below = [trial.lr for trial in self.trials if trial.loss is not None and trial.loss < self.initial_loss]
         loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
         if not below:
-            return f"learning rate {self.lr:g}: no trial round lowered {loss}; expect little of this model here"
+            return f"learning rate {self.lr:g}: no trial round lowered {loss}; it may fall only after many rounds"
         but = f", but three at {min(self.refused):.2g} raised it far" if self.refused else ""
         return f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered {loss}{but}"
 
@@ -114,7 +114,7 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     """As :func:`find_rate`, with the rounds of ``trials``. ``network`` has the base weights, before and after.
 
     Raises:
-        RunError: every rate raises the held-out loss.
+        RunError: every rate raises the held-out loss far.
     """
     chains = min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
     safety = SAFETY * math.sqrt(min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS))
@@ -144,10 +144,11 @@ class _Search:
         self.initial = math.nan
 
     def largest_stable(self, chains: int) -> tuple[tuple[Trial, ...], float]:
-        """All rates of a range test, and the largest whose mean loss over ``chains`` is below the initial loss.
+        """All rates of a range test, and the largest whose mean loss over ``chains`` is below the initial loss; if none
+        is, the largest whose loss is not far above it.
 
         Raises:
-            RunError: every rate raises the loss.
+            RunError: every rate raises the loss far.
         """
         first = math.nan
         for _ in range(_TRIES):
@@ -164,14 +165,14 @@ class _Search:
             mean_R = np.mean([losses + [math.inf] * (longest - len(losses)) for losses in losses_CR], axis=0)
             stable = np.flatnonzero(mean_R < self.initial)
             if not len(stable):
-                stable = np.flatnonzero(mean_R < (1 + _CHANCE) * self.initial)
+                stable = np.flatnonzero(mean_R < _FAR * self.initial)
             if len(stable):
                 rates = [first * 2**r for r in range(longest)]
                 losses = [float(loss) if math.isfinite(loss) else None for loss in mean_R]
                 return tuple(map(Trial, rates, losses)), rates[stable[-1]]
             first *= _LOWER
         raise RunError(
-            f"every learning rate from {first / _LOWER:.2g} on raised the held-out loss of {self.initial:.4f} in a "
+            f"every learning rate from {first / _LOWER:.2g} on raised the held-out loss of {self.initial:.4f} far in a "
             "round; give more directions or a larger batch, or a rate with --lr"
         )
 
@@ -191,9 +192,13 @@ class _Search:
         self._chains += 1
 
     def _range_test(self, first: float) -> list[float]:
-        """The loss after each rate (doubled each time), until two in a row are above the initial loss."""
+        """The loss after each rate (doubled each time), until two in a row are above the initial loss; if no rate has
+        lowered it yet, until two are far above it."""
         losses: list[float] = []
-        while len(losses) < _MOST_RATES and not (len(losses) > 1 and min(losses[-2:]) > self.initial):
+        while len(losses) < _MOST_RATES:
+            limit = self.initial if min(losses, default=math.inf) < self.initial else _FAR * self.initial
+            if len(losses) > 1 and min(losses[-2:]) > limit:
+                break
             loss = self._loss_after(first * 2 ** len(losses))
             if not math.isfinite(loss):
                 break
