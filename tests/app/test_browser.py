@@ -94,7 +94,7 @@ def test_two_fleets_are_compared_in_three_clicks_and_a_link_shows_the_same_elsew
     page.get_by_role("button", name="Keep for comparison").click()
     expect(page).to_have_url(re.compile("compared="))
     shape(page, "Many small")
-    names = ["Lower bound", "Paper's method, this fleet", "Three kinds 0.71/1.31/1.91"]
+    names = ["Paper's method, this fleet", "Three kinds 0.71/1.31/1.91", "Lower bound"]
     expect(page.locator(".st-key-front .legendtext")).to_have_text(names)
     expect(page).to_have_url(re.compile("shape=small"))
     fresh = browser.new_context(viewport=SCREEN).new_page()
