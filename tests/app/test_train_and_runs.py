@@ -53,6 +53,7 @@ def test_the_page_shows_what_would_be_trained(train):
         ("set_lr", -1.0, "Learning rate is"),
         ("set_batch_size", 10**9, "Batch"),
         ("train_clients", 0, "Clients is 0"),
+        ("set_mu", 0.0, "Step μ is"),
     ],
 )
 def test_a_setting_out_of_range_is_named_and_start_is_off(train, name, value, says):
@@ -66,7 +67,14 @@ def test_an_allocation_that_does_not_fit_the_vram_cannot_be_started(app):
     app.query_params["flips"] = "_".join(f"{block}.0" for block in range(12))
     app.run().switch_page("views/train.py").run()
     assert "Too many blocks for the VRAM" in texts(app)
-    assert not [button for button in app.button if button.key == "start"]
+    assert [button.disabled for button in app.button if button.label == "Start"] == [True]
+
+
+@pytest.mark.parametrize(("clients", "says"), [(1, "choose more"), (1000, "he fleet has 6 clients")])
+def test_too_few_or_too_many_clients_say_so_and_start_is_off(train, clients, says):
+    train.run().number_input(key="train_clients").set_value(clients).run()
+    assert says in texts(train)
+    assert [button.disabled for button in train.button if button.label == "Start"] == [True]
 
 
 def test_a_model_of_another_depth_gets_the_same_shares(train, tiny_opt_folder):
