@@ -72,7 +72,7 @@ CASES = {
     "gaussian, Q = 10": Case(_sst2, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
     "low-rank, Q = 100": Case(_sst2, "opt-mini", _low_rank, _RATES, 8, 6),
     "ag-news, opt-mini, gaussian, Q = 10": Case(_ag_news, "opt-mini", _SMALL.replace(directions=10), _RATES, 8, 6),
-    "tickets, opt-mini": Case(_tickets, "opt-mini", _own, _RATES, 8, 6),
+    "tickets, opt-mini": Case(_tickets, "opt-mini", _own.replace(seq_len=40), _RATES, 20, 6),
     "hotels, opt-mini": Case(_hotels, "opt-mini", _own, (0.32, *_RATES[:5]), 8, 6),
     "tickets, smollm2-135m": Case(_tickets, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),
     "sst2, smollm2-135m": Case(_sst2, "smollm2-135m", _REAL, _REAL_RATES, 4, 15),

@@ -68,7 +68,7 @@ def test_wrong_request_is_one_line_on_stderr_and_status_2(zorba):
         ("allocate --budgets 2,2", "--blocks"),
         ("allocate --budgets 2,2 --blocks 2 --clients 3", "not both"),
         ("allocate --clients 3 --fleet a.csv", "not both"),
-        ("allocate --fleet no-such.csv", "does not exist"),
+        ("allocate --fleet no-such.csv", "is no file"),
         ("allocate", "give --budgets"),
         ("allocate --model gpt-9 --clients 3", "unknown model"),
         ("allocate --budgets 2,2 --blocks 2 --solver simplex", "--solver is 'simplex'"),

@@ -112,6 +112,8 @@ def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, 
     given = given | ({"lr": None} if find_lr else {})
     Settings.suited(spec.num_parameters, **given)  # report a wrong value before reading rows
     chosen = task.task()
+    if message := missing(chosen):
+        raise MissingDataError(message)
     return spec, chosen, suited_settings(chosen, task.model, given), find_lr
 
 
@@ -227,8 +229,6 @@ def federate(
     task = task.with_model()
     model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
     spec, chosen_task, settings, find_lr = _suited(task, settings)
-    if message := missing(chosen_task):
-        raise MissingDataError(message)
     named = named_clients(chosen_task, task.division)
     if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
         choice = choice.replace(clients=_FEDERATION_CLIENTS)
