@@ -44,7 +44,7 @@ _FIRST_STRIDE, _LOWER = 1 / 128, 1 / 64  # first step, relative to the weights; 
 _MOST_RATES, _TRIES = 16, 3
 _DIRECTIONS, _MOST_CHAINS = 40, 4  # enough chains for 40 directions a rate
 _TEST_ROUNDS, _MOST_TESTS = 3, 6
-_FAR, _HOPELESS = 1.5, 3.0  # times the initial loss
+_LOWERED, _FAR, _HOPELESS = 0.995, 1.5, 3.0  # times the initial loss; a smaller fall may be noise
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class Rate:
 
     def sentence(self) -> str:
         """One line for a person."""
-        below = [trial.lr for trial in self.trials if trial.loss is not None and trial.loss < self.initial_loss]
+        limit = _LOWERED * self.initial_loss
+        below = [trial.lr for trial in self.trials if trial.loss is not None and trial.loss < limit]
         loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
         if not below:
             return f"learning rate {self.lr:g}: no trial round lowered {loss}; it may fall only after many rounds"
@@ -163,7 +164,7 @@ class _Search:
                 losses_CR.append(self._range_test(first))
             longest = max(map(len, losses_CR))
             mean_R = np.mean([losses + [math.inf] * (longest - len(losses)) for losses in losses_CR], axis=0)
-            stable = np.flatnonzero(mean_R < self.initial)
+            stable = np.flatnonzero(mean_R < _LOWERED * self.initial)
             if not len(stable):
                 stable = np.flatnonzero(mean_R < _FAR * self.initial)
             if len(stable):
@@ -196,8 +197,8 @@ class _Search:
         lowered it yet, until two are far above it."""
         losses: list[float] = []
         while len(losses) < _MOST_RATES:
-            limit = self.initial if min(losses, default=math.inf) < self.initial else _FAR * self.initial
-            if len(losses) > 1 and min(losses[-2:]) > limit:
+            limit = 1.0 if min(losses, default=math.inf) < _LOWERED * self.initial else _FAR
+            if len(losses) > 1 and min(losses[-2:]) > limit * self.initial:
                 break
             loss = self._loss_after(first * 2 ** len(losses))
             if not math.isfinite(loss):
