@@ -151,6 +151,7 @@ def test_a_cell_is_changed_by_click_and_by_keys_and_undone(page, served):
     expect(changed).to_have_text("2 cells changed.")
     page.get_by_role("button", name="Undo").click()
     expect(changed).to_have_text("1 cell changed.")
+    settled(page, "[class*=st-key-cells_] canvas")
     before = re.search(r"st-key-cells_\d+", page.locator("[class*=st-key-cells_]").get_attribute("class"))[0]
     page.locator(".st-key-first_client input[type=range]").focus()
     page.keyboard.press("ArrowRight")  # other clients, in another table
