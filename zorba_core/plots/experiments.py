@@ -93,7 +93,7 @@ def arm_curves_figure(
     if target is not None:
         figure.add_hline(y=target, line={"color": palette.muted, "dash": "dot", "width": 1.5})
     apply(figure, palette, height=380)
-    figure.update_xaxes(title="rounds").update_yaxes(title=column)
+    figure.update_xaxes(title="rounds").update_yaxes(title="loss, nats" if column == "loss" else column)
     return figure.update_layout(width=WIDTH, margin={"t": 20, "l": 8, "r": 8, "b": 8})
 
 
