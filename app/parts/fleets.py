@@ -154,7 +154,7 @@ class Curve:
     gib_P: NDArray[np.float64]  # over all clients
     lambda_P: NDArray[np.float64]
     least_P: NDArray[np.int64]  # smallest popularity of a block
-    bound_P: NDArray[np.float64]  # no allocation of this VRAM has a lower Λ
+    bound_P: NDArray[np.float64]  # no allocation of the point's budgets and total has a lower Λ
     index_P: NDArray[np.int64]  # in the front
     front: Front | None
     solutions: tuple[Solution, ...] = ()  # of solvers that take seconds

@@ -246,13 +246,14 @@ def covering(checkout: Path) -> Answer:
     """Each client trains four blocks: in one arm they cover all blocks evenly, in the others all clients have the same
     four. T is equal."""
     arms = ("first", "last", "spread")
-    compared = [_compared(checkout, "blocks", arm, "frozen") for arm in arms]
-    cells, margin = pd.concat([cells for cells, _, _ in compared]), compared[0][2]
+    compared = {arm: _compared(checkout, "blocks", arm, "frozen") for arm in arms}
+    cells, margin = pd.concat([cells for cells, _, _ in compared.values()]), compared["first"][2]
     verdict = _verdict((cells["low"] > margin).all(), _apart(cells, margin) and (cells["value"] < 0).all())
-    values = ", ".join(f"{arm} {row.value:+.3f}" for arm, row in zip(arms, cells.itertuples(), strict=True))
+    values = ", ".join(f"{arm} {each['value'].mean():+.3f}" for arm, (each, _, _) in compared.items())
     low, high, seeds = cells["low"].min(), cells["high"].max(), cells["count"].min()
     text = f"late loss, the same four minus covering: {values} ({low:+.3f} to {high:+.3f}, {seeds} seeds)"
-    return verdict, text, f"Differences of late loss below {margin:.3g} nats are no evidence. opt-mini on SST-2."
+    where = " and ".join(sorted({f"{row.base} on {row.task}" for row in cells.itertuples()}))
+    return verdict, text, f"Differences of late loss below {margin:.3g} nats are no evidence. Runs of {where}."
 
 
 def _apart(cells: pd.DataFrame, margin: float) -> bool:
