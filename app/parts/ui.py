@@ -6,10 +6,13 @@ import contextlib
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.theme import Palette, palette_named
@@ -74,6 +77,39 @@ def figure(
     st.plotly_chart(
         drawn, theme=None, key=key, on_select=select or "ignore", selection_mode="points", config=config, alt=alt
     )
+
+
+def table(
+    frame: pd.DataFrame, *, names: Sequence[str], param: str, default: Sequence[str] = (), **options: Any
+) -> list[int]:
+    """Draw a table and return the selected rows. The address has their names as its parameter ``param``.
+
+    A selection is row numbers, so other rows, or another address, get a new table with the same names selected.
+
+    Args:
+        names: one for each row.
+        default: the names selected without the parameter.
+        options: for ``st.dataframe``.
+    """
+    asked, context = st.query_params.get_all(param), get_script_run_ctx()
+    written, chosen, changes = st.session_state.get(f"chosen_{param}", ([], list(default), 0))
+    came_back = context is not None and context.is_history_navigation
+    if asked != written and (asked or came_back):  # the navigation also clears the address: it keeps the selection
+        chosen, changes = [name for name in asked if name in names] or list(default), changes + 1
+    rows = st.dataframe(
+        frame,
+        key=f"{param}_{changes}_{hash(tuple(names))}",
+        hide_index=True,
+        on_select="rerun",
+        selection_default={"selection": {"rows": [names.index(name) for name in chosen if name in names]}},
+        **options,
+    ).selection.rows
+    chosen = [names[row] for row in rows]
+    written = [] if chosen == list(default) else chosen
+    if written != asked:
+        st.query_params[param] = written
+    st.session_state[f"chosen_{param}"] = written, chosen, changes
+    return rows
 
 
 def plain(text: object) -> str:

@@ -36,12 +36,11 @@ def page() -> None:
     st.markdown("\n".join(message))
     frame = _filtered(pd.DataFrame(claims))
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one for details.")
-    rows = st.dataframe(
+    rows = ui.table(
         frame[["verdict", "says", "measured", "where"]],
-        key=f"claims_{hash(tuple(frame['id']))}",  # a selection counts rows: other rows have none
-        hide_index=True,
+        names=list(frame["id"]),
+        param="claim",
         height=min(400, 38 + 35 * max(1, len(frame))),
-        on_select="rerun",
         selection_mode="single-row",
         column_config={
             "says": st.column_config.TextColumn("the paper says", width="large"),
@@ -49,7 +48,7 @@ def page() -> None:
             "where": st.column_config.TextColumn(width="small"),
         },
         alt=f"Table of {len(frame)} claims.",
-    ).selection.rows
+    )
     if rows:
         _claim(by_id[frame["id"].iloc[rows[0]]])
     st.download_button("These claims (CSV)", frame.to_csv(index=False), "zorba-claims.csv", icon=":material/download:")

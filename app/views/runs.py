@@ -16,7 +16,7 @@ MATRIX_HELP = (
     "A column is a client, most blocks first; a row is a block. On the right, how many clients trained each block; "
     "orange: far fewer than the others had."
 )
-_PROBLEM, _CHOSEN = "runs_problem", "runs_chosen"
+_PROBLEM = "runs_problem"
 
 
 def page() -> None:
@@ -44,29 +44,23 @@ def page() -> None:
 
 
 def _table(listed: Sequence[runs.Run]) -> list[runs.Run]:
-    """Draw the table and return the selected runs. A selection is row numbers, so a list that changes gets a new table
-    with the same runs selected."""
-    asked = st.query_params.get("run")
+    """Draw the table and return the selected runs."""
     names = [run.path.name for run in listed]
-    for_link, before = st.session_state.get(_CHOSEN, (None, []))
-    before = [names.index(name) for name in (before if for_link == asked else [asked]) if name in names]
-    places = st.dataframe(
+    rows = ui.table(
         runs.table(listed),
-        key=f"runs_{asked}_{hash(tuple(names))}",
-        hide_index=True,
+        names=names,
+        param="run",
+        default=names[:1],
         height=min(38 + 35 * len(listed), 300),
-        on_select="rerun",
         selection_mode="multi-row",
-        selection_default={"selection": {"rows": before or [0]}},
         column_config={
             "Λ": st.column_config.NumberColumn(format="%.3f", help="The bias of the allocation; lower is better."),
             "VRAM (GiB)": st.column_config.NumberColumn(format="%.1f", help="Over all clients, by the paper's model."),
             "best accuracy (%)": st.column_config.NumberColumn(format="%.1f", help="On rows that no client trains on."),
         },
         alt=f"Table of {len(listed)} runs.",
-    ).selection.rows
-    chosen = [listed[place] for place in places]
-    st.session_state[_CHOSEN] = asked, [run.path.name for run in chosen]
+    )
+    chosen = [listed[row] for row in rows]
     _delete(chosen)
     return chosen
 
