@@ -7,14 +7,16 @@ On a first visit, for a link, and on Back and Forward, the widgets get the value
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
 
 import streamlit as st
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.parts import fleets
+from zorba_core.checked import Checked, OneOf
+from zorba_core.errors import InvalidInputError
 from zorba_core.fleet import MIXES
 
 SHAPES = {
@@ -32,17 +34,15 @@ _SAME_MATRIX = {"unit", "methods", "flips", "compared"}  # fields on which the m
 _SCENARIO, _PAGE = "scenario", "scenario_page"
 
 
-class Scenario(BaseModel):
+class Scenario(Checked):
     """Everything that decides what the pages Explore and Allocation show. Fields that a shape does not use are ignored.
 
     Raises:
-        ValidationError: a value out of range.
+        InvalidInputError: a value is out of range.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
-
     shape: Literal["uniform", "bell", "small", "two", "three", "gpus", "list"] = "uniform"
-    model: str = "opt-125m"
+    model: Annotated[str, OneOf(fleets.models)] = "opt-125m"
     clients: int = Field(50, ge=1, le=2000)
     batch: int = Field(8, ge=1, le=512)
     """Sequences in a batch, B."""
@@ -61,7 +61,7 @@ class Scenario(BaseModel):
     """Of two kinds: percent of clients with the large one."""
     cuts: tuple[int, int] = (40, 70)
     """Of three kinds: percent of clients up to which the small and the medium one reach."""
-    mix: str = "steam"
+    mix: Annotated[str, OneOf(lambda: MIXES)] = "steam"
     card: int = Field(90, ge=5, le=100)
     """Percent of each GPU that training may use."""
     rows: tuple[tuple[float, int], ...] = ()
@@ -69,7 +69,7 @@ class Scenario(BaseModel):
     unit: Literal["GiB", "%"] = "GiB"
     methods: tuple[str, ...] = ("bound", "paper")
     """Curves of this fleet, by the names of :func:`app.parts.fleets.methods`."""
-    follow: str = "paper"
+    follow: Annotated[str, OneOf(lambda: [name for name in fleets.methods() if name != "bound"])] = "paper"
     """The method whose matrix is shown."""
     spend: float | None = None
     """GiB over all clients; None: a third of the way along the front."""
@@ -78,31 +78,10 @@ class Scenario(BaseModel):
     compared: tuple[str, ...] = Field((), max_length=MOST_COMPARED)
     """Fleets kept for comparison: slot, name and address, separated by ``|``."""
 
-    @field_validator("model")
-    @classmethod
-    def _check_model(cls, model: str) -> str:
-        if model not in fleets.models():
-            raise ValueError(f"choose one of {', '.join(fleets.models())}")
-        return model
-
     @field_validator("methods")
     @classmethod
     def _check_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in fleets.methods() if name in names)
-
-    @field_validator("follow")
-    @classmethod
-    def _check_follow(cls, name: str) -> str:
-        if name not in fleets.methods() or name == "bound":
-            raise ValueError("choose a method")
-        return name
-
-    @field_validator("mix")
-    @classmethod
-    def _check_mix(cls, mix: str) -> str:
-        if mix not in MIXES:
-            raise ValueError(f"choose one of {', '.join(MIXES)}")
-        return mix
 
     @field_validator("span", "cuts")
     @classmethod
@@ -162,7 +141,7 @@ class Scenario(BaseModel):
             try:
                 value = _value(name, list(words[name]))
                 cls(**{name: value})
-            except (ValidationError, ValueError):
+            except (InvalidInputError, ValueError):
                 continue
             values[name] = value
         return cls(**values)
@@ -172,9 +151,9 @@ def _word(value: Any) -> str:
     """``0.7x20,1x20`` for rows, ``40,70`` for pairs, else the value itself."""
     if isinstance(value, tuple):
         return ",".join(
-            "x".join(f"{part:g}" for part in item) if isinstance(item, tuple) else _word(item) for item in value
+            "x".join(f"{part:.10g}" for part in item) if isinstance(item, tuple) else _word(item) for item in value
         )
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _value(name: str, words: list[str]) -> Any:
@@ -241,7 +220,7 @@ def _shown() -> tuple[Scenario | None, set[str]]:
     for name, value in shown.items():
         try:
             scenario = scenario.replace(**{name: None if value == state.get(f"usual_{name}") else value})
-        except ValidationError:  # the page shows a warning
+        except InvalidInputError:  # the page shows a warning
             refused.add(name)
     return scenario, refused
 

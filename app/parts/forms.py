@@ -14,9 +14,9 @@ import streamlit as st
 from app.parts import runs, ui
 from zorba_core.allocation import Allocation
 from zorba_core.checked import choices_of, help_of, kind_of
-from zorba_core.data.infer import listed, task_for
+from zorba_core.data.infer import joined, listed, task_for
 from zorba_core.data.load import missing
-from zorba_core.data.own_rows import read_rows
+from zorba_core.data.own_rows import label_text, read_rows
 from zorba_core.data.task import FIELD, TASKS, Overrides, TableRows, Task, get_task
 from zorba_core.engine.settings import LARGE, Settings, is_large
 from zorba_core.errors import InvalidInputError, ZorbaError
@@ -218,21 +218,22 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
     task = task_for(path, Overrides(**overrides), tokenizer=lambda: tokenizer)
     words = ""
     if is_label:
-        shown = ", ".join(task.label_words)
+        shown = joined(task.label_words)
         words = st.text_input(
             f"Label words, for {ui.plain(', '.join(task.label_names[:8]))}", value=shown, key=f"words_{turn}_{asked}",
-            help="The model's answer for each label, separated by commas. Words of one token are the fastest.",
+            help="The model's answer for each label, separated by commas; one with a comma stands in double quotes. "
+            "Words of one token are the fastest.",
         )  # fmt: skip
-        given = tuple(word.strip() for word in words.split(",") if word.strip())
+        given = tuple(word for word in listed(words) if word)
         if given != task.label_words:
             task = task_for(path, Overrides(**overrides, label_words=given), tokenizer=lambda: tokenizer)
     _example(task, frame, asked, tokenizer)
     return {
         "data": path,
-        "text": ",".join(texts),
+        "text": joined(texts),
         "label" if is_label else "answer": asked,
         "client": client or None,
-        "label_words": ",".join(task.label_words) if is_label else None,
+        "label_words": joined(task.label_words) if is_label else None,
     }
 
 
@@ -240,7 +241,7 @@ def _example(task: Task, frame: pd.DataFrame, asked: str, tokenizer: Any) -> Non
     """The first row as the model reads it, and its answer."""
     row = frame.iloc[0]
     read = FIELD.sub(lambda match: str(row[match[1]]).strip(), task.prompt)
-    answer = dict(zip(task.label_names, task.label_words, strict=True)).get(str(row[asked]), str(row[asked]))
+    answer = dict(zip(task.label_names, task.label_words, strict=True)).get(label_text(row[asked]), str(row[asked]))
     st.code(f"{read} {answer}", language=None, wrap_lines=True)
     labels = f", {len(task.label_names)} labels" if task.label_names else ""
     st.caption(f"{ui.count(len(frame), 'row')}{labels}. The first row is {len(tokenizer.encode(read))} tokens long.")
@@ -255,14 +256,15 @@ def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> 
         task = get_task(options["dataset"]) if "dataset" in options else _own_task(options, _tokenizer(model))
         given = {name: value for name, value in options.items() if name in Settings.model_fields}
         settings = suited_settings(task, model, given)
-        return expect(task, model, settings, allocation).sentence(Path(model).name, settings, allocation.num_clients)
+        expected = expect(task, model, settings, allocation)
+        return expected.sentence(Path(model).name, task.counted, settings, allocation.num_clients)
     except ZorbaError as error:
         return str(error)
 
 
 def _own_task(options: dict[str, Any], tokenizer: Any) -> Task:
     overrides = Overrides(
-        tuple(options["text"].split(",")),
+        tuple(listed(options["text"])),
         options.get("label"),
         options.get("answer"),
         label_words=tuple(listed(options.get("label_words") or "")),

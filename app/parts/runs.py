@@ -20,8 +20,6 @@ from zorba_core.runs import Run, list_runs, read_run
 from zorba_core.runs.folder import SUMMARY
 from zorba_core.runs.log import LOG
 
-__all__ = ["Run", "delete", "evaluate", "folder", "is_finished", "listing", "predict", "read_run", "table"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 from app import scenario as scenarios
 from app.parts import fleets, ui
 from app.scenario import MOST_COMPARED, SHAPES, Scenario, current, update
-from zorba_core.errors import ZorbaError
+from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.fleet import MIXES
 from zorba_core.plots.memory import histogram_figure
 
@@ -23,7 +23,6 @@ SHAPE_HELP = (
 )
 _SIZES = {"low": "Small (GiB)", "mid": "Medium (GiB)", "high": "Large (GiB)"}
 _WORKLOAD = {"batch": "batch", "length": "length", "precision": "numbers as"}
-_ENDS = {"ge": "at least", "gt": "above", "le": "at most"}
 
 
 def widget(scenario: Scenario, name: str, usual: object = None) -> str:
@@ -135,16 +134,9 @@ def checked(scenario: Scenario, changes: dict[str, object]) -> Scenario:
             continue
         try:
             scenario = scenario.replace(**{name: value})
-        except ValueError:
-            bounds = {
-                end: getattr(part, end)
-                for part in Scenario.model_fields[name].metadata
-                for end in _ENDS
-                if hasattr(part, end)
-            }
-            reach = " and ".join(f"{_ENDS[end]} {bound:,}" for end, bound in bounds.items()) or "another value"
-            label = _SIZES.get(name, name.capitalize())
-            st.warning(f"{label} must be {reach}; the former value is used.", icon=":material/warning:")
+        except InvalidInputError as error:
+            message = str(error).replace(name, _SIZES.get(name, name.capitalize()), 1)
+            st.warning(f"{ui.sentence(message)} The former value is used.", icon=":material/warning:")
     return scenario
 
 
@@ -273,7 +265,7 @@ def _summary(scenario: Scenario, study: fleets.Study) -> None:
         st.caption(f":material/warning: {some} too small for one block and left out.", width="content")
         if changes := fleets.rescued(scenario):
             message = " and ".join(f"{_WORKLOAD[name]} {value}" for name, value in changes.items())
-            st.button(f"Keep them: {message}", on_click=update, kwargs=changes, type="tertiary")
+            st.button(f"Include them: {message}", on_click=update, kwargs=changes, type="tertiary")
 
 
 def name_of(scenario: Scenario, study: fleets.Study) -> str:

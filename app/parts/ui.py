@@ -150,10 +150,8 @@ def shown_errors(what: str) -> Iterator[None]:
         )
 
 
-def fragment(part: Callable[..., None] | None = None, *, run_every: float | None = None) -> Callable[..., None]:
+def fragment(part: Callable[..., None], *, run_every: float | None = None) -> Callable[..., None]:
     """``st.fragment`` with :func:`shown_errors`."""
-    if part is None:
-        return functools.partial(fragment, run_every=run_every)
 
     @functools.wraps(part)
     def careful(*arguments, **named) -> None:

@@ -12,8 +12,8 @@ from app.scenario import Scenario, begin, current, end, update
 
 METHOD_HELP = (
     "Λ for each VRAM that the clients may use together. **Paper's method**: Algorithm 2, a sweep of 1,000 VRAM "
-    "reductions. **Lower bound**: no allocation does better. **Exact**: the best one, at 12 points; a hollow one is "
-    "not proven, since a quarter of a second was too short. **Two-level**: one of the heuristics."
+    "reductions. **Lower bound**: no allocation does better. **Exact**: the lowest Λ, at 12 points; a hollow one is "
+    "not proven: a quarter of a second was too short. **Two-level**: one of the heuristics."
 )
 MATRIX_HELP = (
     "A column is a client, largest VRAM first; its bar is its VRAM. A row is a block of the model; a filled cell: the "

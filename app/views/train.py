@@ -76,8 +76,9 @@ def _form() -> Form:
     )  # fmt: skip
     model = two.selectbox(
         "Model", forms.model_names(), key="train_model", accept_new_options=True, persist_state="session",
-        help="opt-mini (2 million parameters) comes with the checkout and knows only reviews, news and inference. "
-        "`zorba get-model smollm2-135m` fetches a real one. Or type a folder or a hub name such as facebook/opt-125m.",
+        help="opt-mini (2 million parameters) comes with the checkout and was trained only on reviews, news and "
+        "inference. `zorba get-model smollm2-135m` fetches a real one. Or type a folder or a hub name such as "
+        "facebook/opt-125m.",
     )  # fmt: skip
     if not model:
         return Form("", {}, None, False, "Choose a model.")

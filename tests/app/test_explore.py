@@ -44,7 +44,7 @@ def test_the_slider_moves_the_point_and_keeps_it_when_the_shape_changes(app):
 
 def test_a_number_out_of_range_is_named_and_not_used(app):
     app.run().number_input(key="clients").set_value(5000).run()
-    assert "Clients must be at least 1 and at most 2,000" in texts(app)
+    assert "Clients is 5000; it must be at most 2000. The former value is used." in texts(app)
     assert "50 clients" in texts(app)
 
 
@@ -80,7 +80,7 @@ def test_a_fleet_that_cannot_train_is_explained_and_not_an_error(app, words, say
 def test_clients_that_are_too_small_are_left_out_and_one_press_keeps_them(app):
     app.query_params["shape"], app.query_params["rows"] = "list", "0.55x10,1.5x20"
     assert "10 clients are too small" in texts(app.run())
-    button = next(button for button in app.button if button.label.startswith("Keep them"))
+    button = next(button for button in app.button if button.label.startswith("Include them"))
     assert "too small" not in texts(button.click().run())
 
 

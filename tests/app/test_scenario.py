@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from app.parts import fleets
 from app.scenario import Scenario, link_of, of_link
@@ -14,6 +13,7 @@ SCENARIOS = [
     Scenario(),
     Scenario(shape="two", low=0.8, high=2.5, large=45, model="opt-350m", clients=12, seed=3),
     Scenario(shape="list", rows=((0.7, 20), (1.5, 3)), unit="%", methods=("exact",), follow="exact", spend=12.5),
+    Scenario(model="opt-1.3b", clients=2000, spend=27931.247),
     Scenario(shape="bell", span=(0.5, 1.25), batch=4, length=64, precision="bfloat16", methods=()),
     Scenario(compared=("0|two, 30 %|shape=two&large=30", "2|x|"), flips="0.1_11.49", cuts=(10, 90), shape="three"),
 ]
@@ -47,7 +47,7 @@ def test_a_link_too_long_for_an_address_leaves_its_longest_word_out():
 
 
 def test_a_number_out_of_range_is_no_scenario():
-    with pytest.raises(ValidationError):
+    with pytest.raises(InvalidInputError, match="clients is 0; it must be at least 1"):
         Scenario(clients=0)
 
 

@@ -48,7 +48,7 @@ def test_what_can_be_better_is_a_sentence_with_its_remedy(tiny_tokenizer):
         (LONG, {}, "lose the end of their text: --seq-len"),
         (LONG + SHORT, {"label_words": ("bad food", "good")}, "the tokenizer splits 1 label words (bad food)"),
         ([*SHORT, {"text": "one", "label": "rare"}], {}, "no test row has the label rare"),
-        (SHORT, {}, "tokens: --seq-len 16 is faster"),
+        (SHORT, {}, "with their answers: --seq-len 16 is faster"),
         (
             [row | {"output": row["text"]} for row in SHORT],
             {"prompt": "{text} {output} Write:", "answer": "output"},
@@ -59,6 +59,13 @@ def test_what_can_be_better_is_a_sentence_with_its_remedy(tiny_tokenizer):
     ]:
         sentences = describe_task(task_for(pd.DataFrame(rows), Overrides(**overrides)), tiny_tokenizer, 64)["advice"]
         assert any(advice in sentence for sentence in sentences), sentences
+
+
+def test_the_advised_length_has_room_for_written_answers(tiny_tokenizer):
+    rows = pd.DataFrame([{"question": f"remark {n}", "answer": "the food was lovely " * 12} for n in range(40)])
+    lengths = describe_task(task_for(rows), tiny_tokenizer, 128)["lengths"]
+    assert lengths["enough"] > 48 > lengths["longest"]
+    assert describe_task(task_for(rows), tiny_tokenizer, lengths["enough"])["lengths"]["answers_cut"] == 0
 
 
 def test_a_tokenizer_without_padding_and_start_token_encodes(tiny_tokenizer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from dataclasses import replace
 
 import pandas as pd
@@ -14,6 +13,7 @@ from tokenizers.trainers import BpeTrainer, UnigramTrainer
 from transformers import PreTrainedTokenizerFast
 
 import zorba_core as zorba
+from tests.runs.cards import run_card
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from tests.tiny_models import VOCABULARY, tiny_model
 from zorba_core.data.encode import (
@@ -24,7 +24,6 @@ from zorba_core.data.encode import (
     encode_prompts,
     label_tokens,
     suited_length,
-    with_label_words,
 )
 from zorba_core.data.prompts import Prompts, piece_ids, puts_space_first, words_for
 from zorba_core.data.task import MadeRows, Task, get_task
@@ -109,7 +108,7 @@ def test_every_label_and_donor_word_is_one_token_of_opt_minis_tokenizer(tokenize
     for name in DONOR_WORDS:
         task = get_task(name)
         for words in (task.label_words, DONOR_WORDS[name]):
-            ids = label_tokens(with_label_words(task, words), tokenizer)
+            ids = label_tokens(replace(task, label_words=tuple(words)), tokenizer)
             assert [tokenizer.decode(tokens) for tokens in ids if len(tokens) == 1] == [
                 " " + word.lower() for word in words
             ]
@@ -152,7 +151,7 @@ def test_options_are_each_rows_own_and_those_that_begin_alike_are_ended(tiny_tok
 def test_label_words_of_several_tokens_make_choices_and_single_ones_stay_as_they_were(tiny_tokenizer):
     frame = pd.DataFrame({"text": ["the room was warm .", "the soup"], "label": [1, 0]})
     assert encode(REVIEWS, frame, tiny_tokenizer, 48).one_token
-    long = with_label_words(REVIEWS, ("not good at all", "wonderfully good"))
+    long = replace(REVIEWS, label_words=("not good at all", "wonderfully good"))
     encoded = encode(long, frame, tiny_tokenizer, 48)
     assert not encoded.one_token
     assert encoded.answers_E.tolist() == [2, 2]
@@ -198,7 +197,7 @@ def test_rows_that_cannot_be_are_one_clear_line(tiny_tokenizer):
         (REVIEWS, pd.DataFrame({"label": [0]}), 40, r"the rows have no column text"),
         (REVIEWS, pd.DataFrame({"text": [], "label": []}), 40, "no rows"),
         (
-            with_label_words(REVIEWS, ("good", "good food")),
+            replace(REVIEWS, label_words=("good", "good food")),
             pd.DataFrame({"text": ["the room"], "label": [0]}),
             40,
             "the label word 'good food' begins with .* 'good' .* could never be chosen",
@@ -309,7 +308,7 @@ def test_words_of_one_token_are_found_with_their_space(spaced):
 
 
 @pytest.mark.slow
-def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(spaced, tmp_path, monkeypatch, capsys):
+def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(spaced, tmp_path):
     assert len(spaced) <= VOCABULARY
     tiny_model("llama").save_pretrained(tmp_path / "model")
     spaced.save_pretrained(tmp_path / "model")
@@ -317,18 +316,14 @@ def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(spaced, t
     frame = pd.DataFrame({"text": texts, "topic": ["late box", "lost card"] * 75})
     common = {"model": tmp_path / "model", "settings": SETTINGS, "runs_folder": tmp_path / "runs", "force": True}
     run = zorba.fine_tune(ALLOCATION, data=frame, label="topic", **common)
-    run.export(tmp_path / "out")
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), re.S)
-    names: dict = {}
-    exec("".join(blocks), names)
+    card = run_card(run.export(tmp_path / "out"))
     answer = run.predict("The text to classify")
     label_of = dict(zip(run.config["label_words"], ("late box", "lost card"), strict=True))
-    overrides = capsys.readouterr().out.strip().splitlines()[-1]  # a word, or where scores are compared a label
-    assert label_of.get(overrides, overrides) == answer["prediction"][0]
-    if "scores" in names:  # words of several tokens
-        scores = torch.tensor(list(names["scores"].values()))
+    printed = card.printed.splitlines()[-1]  # a word, or where scores are compared a label
+    assert label_of.get(printed, printed) == answer["prediction"][0]
+    if "scores" in card.names:  # words of several tokens
+        scores = torch.tensor(list(card.names["scores"].values()))
         assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)
     written = zorba.fine_tune(ALLOCATION, data=frame, text=["text"], answer="topic", **common)
-    overrides = written.predict(["the food was good", "it was bad"])["prediction"]
-    assert not any(text.startswith(" ") for text in overrides)
+    answers = written.predict(["the food was good", "it was bad"])["prediction"]
+    assert not any(text.startswith(" ") for text in answers)

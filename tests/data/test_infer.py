@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
-from zorba_core.data.infer import listed, task_for, task_name
+from zorba_core.data.infer import joined, listed, task_for, task_name
 from zorba_core.data.load import load
 from zorba_core.data.prompts import words_for
-from zorba_core.data.task import Overrides
+from zorba_core.data.task import Overrides, get_task
 from zorba_core.errors import InvalidInputError
 
 REMARKS = [f"remark {n} of a kind" for n in range(60)]
@@ -96,8 +98,20 @@ def test_a_task_is_called_by_its_file():
     assert {path: task_name(path) for path in names} == names
 
 
+def test_words_with_commas_are_joined_and_read_again():
+    words = ["Refund, delayed", "fine"]
+    assert listed(joined(words)) == words
+
+
+def test_other_label_words_of_a_built_in_task_drop_the_prior_of_its_own():
+    task = replace(get_task("toy-reviews"), prior=(0.5, -0.5))
+    assert task_for(task, Overrides(prompt="{text} So")).prior == (0.5, -0.5)
+    assert task_for(task, Overrides(label_words=("awful", "fine"))).prior == ()
+
+
 def test_label_words_differ_and_numbers_are_equally_long(tiny_tokenizer):
     assert words_for(["1", "10", "2"]) == ("01", "10", "02")
+    assert words_for(["-1", "0", "1"]) == ("-1", "0", "1")
     assert words_for(["new", "new york", "bug_report"]) == ("new", "york", "bug report")
     assert words_for(["good", "bad"], tiny_tokenizer) == ("good", "bad")
     assert len(set(words_for(["FeatureRequest", "feature-request"]))) == 2

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 import zorba_core as zorba
+from tests.federation.conftest import Changed
 from tests.runs.test_own_data import reviews
 from zorba_core.data.infer import task_for
 from zorba_core.data.task import table_of
@@ -54,6 +55,24 @@ def test_what_a_client_hears_names_no_file_and_what_it_answers_quotes_no_row(ask
     assert shared_task(task)["task"]["rows"] == {"label": "verdict", "label_values": ["bad", "good"]}
 
 
+def test_an_answer_to_a_task_holds_scalars_a_loss_and_counts_and_nothing_else(ask, nodes):
+    answers = []
+
+    def kept(client, t, records):
+        answers.append({name: dict(part) for name, part in records.items()})
+        return records
+
+    serve(ask({"rounds": 2}), Changed(nodes, kept))
+    assert len(answers) == 2 * len(nodes)
+    for answer in answers:
+        assert answer.keys() == {"zorba", "zorba-numbers", "scalars"}
+        assert answer["zorba"] == {}  # no text
+        assert answer["zorba-numbers"].keys() == {"round", "loss", "passes", "replica_round"}
+        assert {type(number) for number in answer["zorba-numbers"].values()} == {int, float}
+        assert answer["scalars"].keys() == {"rho"}
+        assert answer["scalars"]["rho"].shape == (3,)  # one for each direction
+
+
 def test_a_client_without_a_file_is_turned_away(ask, nodes, task):
     with pytest.raises(RunError, match="operator has not set the file with its rows"):
         served(ask, task, nodes[0])
@@ -69,4 +88,4 @@ def test_a_client_activates_no_more_blocks_than_its_operator_allows(ask, nodes):
     run = serve(ask(), grid)  # client 2 has three blocks
     assert [done.reported_N.tolist() for done in run.rounds[1:]] == [[True, True, False, True]] * 4
     reasons = {event["reason"] for done in run.rounds for event in done.events if event["what"] == "refused"}
-    assert reasons == {"the client declines: the task has 3 blocks, and its operator allows 2"}
+    assert reasons == {"the client declines: the instruction has 3 blocks, and its operator allows 2"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
@@ -11,7 +12,7 @@ from tests.federation.conftest import Changed, all_equal
 from tests.tiny_models import tiny_model
 from zorba_core.engine.reports import ABSURD, MALFORMED, NON_FINITE, NOT_ASKED, REPORTED, SILENT
 from zorba_core.errors import RunError
-from zorba_core.federation import client_app
+from zorba_core.federation import client_app, members
 from zorba_core.federation.protocol import CATCH_UP, answer_records
 from zorba_core.federation.request import Request
 from zorba_core.federation.server_app import serve
@@ -24,7 +25,7 @@ def with_scalars(rho_Q) -> RecordDict:
     return answer_records({"round": 2, "loss": 1.0, "passes": 4, "replica_round": 1}, np.asarray(rho_Q))
 
 
-def strange() -> RecordDict:
+def without_scalars() -> RecordDict:
     records = with_scalars(np.zeros(3))
     records["scalars"] = ArrayRecord({"other": Array(np.zeros(3))})
     return records
@@ -36,7 +37,7 @@ def strange() -> RecordDict:
         (with_scalars([np.nan, 1.0, 1.0]), NON_FINITE, "its scalars are non-finite"),
         (with_scalars([1e9, 1.0, 1.0]), ABSURD, "its scalars are absurd"),
         (with_scalars([1.0, 1.0]), MALFORMED, "scalars of shape (2,) where 3 were asked for"),
-        (strange(), MALFORMED, "no scalars that can be read"),
+        (without_scalars(), MALFORMED, "no scalars that can be read"),
         (RecordDict({}), SILENT, "its records are not the protocol's"),
         (
             answer_records({"replica_round": 1, "error": "my disk is full"}),
@@ -90,7 +91,6 @@ def test_a_silent_client_is_waited_for_once_and_its_blocks_are_the_others(ask, n
     grid = Changed(nodes, lambda client, t, given: None if client == 0 and t > 1 else given)
     run = serve(ask(deadline=3.0), grid)
     assert [done.status_N[0] for done in run.rounds[1:]] == [REPORTED, SILENT, NOT_ASKED, NOT_ASKED]
-    assert run.rounds[2].seconds > 3.0 > run.rounds[3].seconds  # it owes an answer, and nobody waits
     A_MN = run.allocation.A_MN & run.rounds[2].reported_N
     assert [bool(row.any()) for row in run.rounds[2].rho_bar_MQ] == A_MN.any(axis=1).tolist()
     assert all_equal(run, len(run.summary["replicas"]))
@@ -191,7 +191,7 @@ def test_a_client_with_another_base_model_is_turned_away(ask, nodes, tmp_path, t
     for part in (tiny_model("opt", seed=1), tiny_tokenizer):
         part.save_pretrained(tmp_path / "other")
     grid = LocalGrid([{**nodes[0], "model": str(tmp_path / "other")}])
-    with pytest.raises(RunError, match=r"0 of 1 clients came .*its base model is not the server's"):
+    with pytest.raises(RunError, match=r"0 of 1 clients joined .*its base model is not the server's"):
         serve(ask(clients=1, budgets="3"), grid)
     assert not (tmp_path / "federated").exists()  # nothing was written
 
@@ -211,8 +211,18 @@ def test_a_greeting_that_does_not_arrive_is_sent_again(ask, nodes):
 
 
 def test_too_few_clients_are_named(ask, nodes):
-    with pytest.raises(RunError, match=r"2 of 4 clients came within \d+ seconds; look at their logs"):
+    with pytest.raises(RunError, match=r"2 of 4 clients joined within \d+ seconds; look at their logs"):
         serve(ask(), LocalGrid(nodes[:2]))
+
+
+def test_a_superlink_that_is_gone_ends_the_run_with_advice(ask, nodes, monkeypatch):
+    class Gone(LocalGrid):
+        def get_node_ids(self):
+            raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(members, "_SECONDS_TO_RECOVER", 0.1)
+    with pytest.raises(RunError, match="the SuperLink has not answered .* look at its log, then resume the run"):
+        serve(ask(), Gone(nodes))
 
 
 def test_a_run_in_which_nobodys_scalars_are_of_use_ends(ask, nodes):
@@ -233,4 +243,4 @@ def test_a_liar_moves_the_median_less(ask, nodes):
     moved = {rule: np.abs(serve(ask(rule=rule, **everything), Changed(nodes, lies)).rounds[1].rho_bar_MQ).max()
              for rule in ("mean", "median", "trimmed")}  # fmt: skip
     assert moved["median"] < 0.5 * moved["mean"]
-    assert moved["trimmed"] <= moved["mean"]
+    assert moved["trimmed"] < 0.5 * moved["mean"]

@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 from zorba_core.federation import protocol
-from zorba_core.federation.protocol import Answer, Average, Line, ProtocolError, Task
+from zorba_core.federation.protocol import Answer, Average, Instruction, Line, ProtocolError
 
 M, Q = 12, 10
 
@@ -21,10 +21,10 @@ def averages(count: int, first: int = 1) -> tuple[Average, ...]:
     )
 
 
-def task(count: int = 1, **changes) -> Task:
+def instruction(count: int = 1, **changes) -> Instruction:
     seeds_Q = np.arange(2**32 - Q, 2**32, dtype=np.uint32)
     asks = {"round": count + 1, "seeds_Q": seeds_Q, "blocks": (0, 5), "held_out": (3,), "prior_C": (-0.1, 1e-300)}
-    return Task("run", 0, 0, averages(count), **{**asks, **changes})
+    return Instruction("run", 0, 0, averages(count), **{**asks, **changes})
 
 
 def answer(records: RecordDict) -> Answer:
@@ -36,7 +36,7 @@ def answer(records: RecordDict) -> Answer:
 
 def test_a_task_arrives_to_the_bit():
     for count in [0, 1, 3]:
-        sent, read = task(count), protocol.read_task(protocol.task_records(task(count)))
+        sent, read = instruction(count), protocol.read_instruction(protocol.instruction_records(instruction(count)))
         for name in ("run", "line", "start", "round", "blocks", "held_out", "prior_C"):
             assert getattr(read, name) == getattr(sent, name)
         assert read.seeds_Q.tobytes() == sent.seeds_Q.tobytes()
@@ -47,17 +47,17 @@ def test_a_task_arrives_to_the_bit():
             assert ours.rho_bar_MQ.tobytes() == theirs.rho_bar_MQ.tobytes()
 
 
-def test_a_task_that_is_damaged_is_refused():
+def test_a_damaged_instruction_is_refused():
     for name, value in [
         ("rho_bar_RMQ", [float("nan")] * M * Q),
         ("rho_bar_RMQ", [1.0]),
         ("seeds_Q", [-1]),
         ("lrs", [float("inf")]),
     ]:
-        records = protocol.task_records(task())
+        records = protocol.instruction_records(instruction())
         records["zorba"][name] = value
-        with pytest.raises(ProtocolError, match="the server's task cannot be read"):
-            protocol.read_task(records)
+        with pytest.raises(ProtocolError, match="the server's instruction cannot be read"):
+            protocol.read_instruction(records)
 
 
 def test_scalars_arrive_to_the_bit_and_need_not_be_finite():
@@ -115,7 +115,7 @@ def test_a_round_costs_the_bytes_that_the_readme_states():
         return sum(len(part.deflate()) for part in get_all_nested_objects(records).values())
 
     down, up = (
-        protocol.task_records(task(prior_C=(), held_out=())),
+        protocol.instruction_records(instruction(prior_C=(), held_out=())),
         protocol.answer_records({"replica_round": 9}, np.ones(Q)),
     )
     assert size(down) < 2_200

@@ -25,7 +25,7 @@ def test_the_median_of_each_block_is_over_those_that_activate_it_and_reported():
 def test_the_trimmed_mean_cuts_the_share_at_both_ends():
     trimmed_MQ = robust_average(RHO_NQ, A_MN, REPORTED, "trimmed", 0.25)
     np.testing.assert_allclose(2 * trimmed_MQ[0], [2.5, 0.5])  # of four, one at each end
-    np.testing.assert_allclose(2 * trimmed_MQ[1], [2.0, 1.0])  # of three, none: a quarter of three is less than one
+    np.testing.assert_allclose(2 * trimmed_MQ[1], [2.0, 0.0])  # of three, one too: the share is rounded up
 
 
 def test_one_liar_in_five_moves_a_robust_average_less_than_it_moves_the_mean():

@@ -44,9 +44,10 @@ def test_the_run_replays_to_the_same_weights_and_writes(run):
 def test_label_words_of_several_tokens_train_and_replay(tmp_path):
     settings = Settings(rounds=2, directions=2, batch_size=4, seq_len=40, eval_rows=16, eval_every=2)
     allocation = Allocation(np.ones((12, 2), dtype=bool))
-    words = ["very bad", "very good"]
+    words, prompt = ["very bad", "very good"], "{text} In short:"
     run = fine_tune(
-        allocation, dataset="toy-reviews", settings=settings, label_words=words, runs_folder=tmp_path, force=True
-    )
-    assert run.config["label_words"] == words
+        allocation, dataset="toy-reviews", prompt=prompt, settings=settings, label_words=words, runs_folder=tmp_path,
+        force=True,
+    )  # fmt: skip
+    assert (run.config["label_words"], run.task.prompt) == (words, prompt)
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]

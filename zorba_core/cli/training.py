@@ -93,7 +93,6 @@ def train(
             find_lr=find_lr,
             alpha=task.alpha,
             division=task.division,
-            label_words=task.words if task.data is None else None,
             callbacks=callbacks,
             origin=origin,
             notice=note,
@@ -201,7 +200,10 @@ def federate(
         AllocationChoice,
         panel="Allocation",
         elsewhere=_FEDERATION_PANELS,
-        help={"clients": "Number of clients, each a process; default: as many as the rows or budgets have, else 4."},
+        help={
+            "clients": "Number of clients, each a process; default: as many as the rows or budgets have, else 4, "
+            "and 20 with --simulate."
+        },
     ),
     settings: dict[str, Any] = options_of(
         Settings,
@@ -237,8 +239,8 @@ def federate(
     nodes = _nodes(chosen_task, division, allocation.num_clients, model)
     config = {
         "model": model,
-        "prompt": task.prompt or "",
-        "label-words": to_json(task.words) if task.words and task.data is None else "",
+        "prompt": chosen_task.prompt,
+        "label-words": to_json(chosen_task.label_words),
         **({"task": to_json(table_of(chosen_task))} if chosen_task.is_own else {"dataset": chosen_task.name}),
         "clients": allocation.num_clients,
         "division": division,
@@ -363,7 +365,8 @@ def task(
     from zorba_core.runs.load import read_spec, suited_settings
     from zorba_core.runs.models import load_tokenizer
 
-    named = {"dataset": data} if data in TASKS else {"data": data}
+    plain = data.replace("_", "-")
+    named = {"dataset": plain} if plain in TASKS else {"data": data}
     options = TaskOptions(**named, **task_options).with_model()
     chosen = options.task()
     spec = read_spec(options.model)
@@ -376,7 +379,7 @@ def task(
         facts["model"], last = None, f"{options.model} cannot be trained on it: {error}"
     else:
         facts["model"] = {"name": options.model, "rounds": suited.rounds, **asdict(expected)}
-        last = expected.sentence(options.model, suited, allocation.num_clients)
+        last = expected.sentence(options.model, chosen.counted, suited, allocation.num_clients)
     emit(facts, as_json, [*_task_lines(facts), last])
 
 

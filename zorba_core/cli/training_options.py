@@ -53,7 +53,8 @@ class TaskOptions(Checked):
     alpha: float = Field(1.0, allow_inf_nan=True)
     """Parameter of the Dirichlet division of rows; smaller is more uneven."""
     model: str | None = None
-    """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default opt-mini, for --data smollm2-135m if here."""
+    """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default opt-mini, and for --data smollm2-135m if this
+    machine has it."""
 
     @field_validator("text", "label", "answer", "prompt", "label_words", "client")
     @classmethod
@@ -61,10 +62,6 @@ class TaskOptions(Checked):
         if value is not None and value.encode("utf-8", "replace").decode() != value:
             raise ValueError("it must be Unicode text")
         return value
-
-    @property
-    def words(self) -> list[str] | None:
-        return None if self.label_words is None else listed(self.label_words)
 
     def with_model(self) -> TaskOptions:
         """The same, with the default base model if none is given."""
@@ -82,16 +79,17 @@ class TaskOptions(Checked):
         """
         from zorba_core.runs.models import load_tokenizer
 
+        words = tuple(listed(self.label_words or ""))
         if self.data is None:
             of_data = ("text", "label", "answer", "client", "test")
             given = [name for name in of_data if getattr(self, name) is not None]
             if given:
                 raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
-            return task_for(get_task(self.dataset), Overrides(prompt=self.prompt))
+            return task_for(get_task(self.dataset), Overrides(prompt=self.prompt, label_words=words))
         if self.dataset not in (None, TaskOptions.model_fields["dataset"].default):
             raise InvalidInputError("give --dataset or --data, not both")
-        texts, words = listed(self.text or ""), listed(self.label_words or "")
-        overrides = Overrides(tuple(texts), self.label, self.answer, self.prompt, tuple(words), self.client, self.test)
+        texts = tuple(listed(self.text or ""))
+        overrides = Overrides(texts, self.label, self.answer, self.prompt, words, self.client, self.test)
         return task_for(self.data, overrides, tokenizer=partial(load_tokenizer, self.model), notice=note)
 
 

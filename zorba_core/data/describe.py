@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.data.baselines import baselines
-from zorba_core.data.encode import count_cuts, label_tokens
+from zorba_core.data.encode import count_cuts, enough_length, label_tokens
 from zorba_core.data.load import load
 from zorba_core.data.prompts import Prompts, answer_space, fill
 from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _MEASURED = 2_000  # rows whose lengths are measured
-_STEP = 8  # an advised seq_len is a multiple of it
 
 
 def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
@@ -86,7 +85,8 @@ def _example(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 
 
 def _lengths(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, Any]:
-    """Lengths in tokens of the first rows' uncut prompts, and how many of them ``seq_len`` cuts."""
+    """Lengths in tokens of the first rows' uncut prompts, the ``seq_len`` that is enough for 99 % of them and their
+    answers, and how many of them this one cuts."""
     measured = train.head(_MEASURED)
     prompts = Prompts(task, measured, tokenizer)
     length_R = np.array([prompts.fixed + prompts.length(row) for row in range(len(measured))])
@@ -96,6 +96,7 @@ def _lengths(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
         "prompt_itself": prompts.fixed,
         **{name: int(np.quantile(length_R, share)) for name, share in (("median", 0.5), ("p90", 0.9), ("p99", 0.99))},
         "longest": int(length_R.max()),
+        "enough": enough_length(task, measured, tokenizer),
         "seq_len": seq_len,
         **(count_cuts(task, measured, tokenizer, seq_len) if fits else {"prompts_cut": len(measured)}),
     }
@@ -104,11 +105,11 @@ def _lengths(task: Task, train: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.DataFrame) -> Iterator[str]:
     lengths, labels = facts["lengths"], facts["labels"]
     measured, cut, seq_len = lengths["measured_rows"], lengths["prompts_cut"], lengths["seq_len"]
-    enough = -(-(lengths["p99"] + 1) // _STEP) * _STEP
+    enough = lengths["enough"]
     if cut > measured // 100:
         yield f"{cut} of {measured} rows lose the end of their text: --seq-len {enough}, or shorter texts"
     elif enough <= seq_len // 2:
-        yield f"99 of 100 rows have at most {lengths['p99']} tokens: --seq-len {enough} is faster"
+        yield f"99 of 100 rows fit with their answers: --seq-len {enough} is faster"
     if lengths.get("answers_cut"):
         yield f"{lengths['answers_cut']} of {measured} answers lose their end: a larger --seq-len"
     split = [label["word"] for label in labels if len(label["tokens"]) > 1]
@@ -119,7 +120,7 @@ def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.Dat
         )
     untested = [label["name"] for label in labels if label["test"] == 0]
     if untested:
-        yield f"no test row has the label {', '.join(untested[:5])}: more rows, or --test FILE"
+        yield f"no test row has the label {', '.join(untested[:5])}: add rows, or give --test FILE"
     copied = [column for column in task.text_columns if task.kind == "text" and column in task.answer_columns]
     if copied:
         yield f"the prompt contains {copied[0]}, the column of the answer: the model only copies it"
@@ -129,4 +130,4 @@ def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.Dat
     if across := int(tested.isin(set(texts)).sum()):
         yield f"{across} test rows are training rows too: remove them from one file"
     if "label" in train and (twice := int((train["label"].groupby(texts.to_numpy()).nunique() > 1).sum())):
-        yield f"{twice} texts have two labels: decide for one"
+        yield f"{twice} texts have two labels: keep one label for each text"

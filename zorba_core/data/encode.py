@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 MOST_SUITED, _MEASURED = 96, 2_000
 
 
-def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
-    """The task with these label words and without the prior of its former ones. None: the task unchanged.
-
-    Raises:
-        InvalidInputError: there are not C different words, or the task has no labels.
-    """
-    same = words is None or tuple(words) == task.label_words
-    return task if same else replace(task, label_words=tuple(words), prior=())
-
-
 def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
     """The tokens of each label word, with the space before it.
 
@@ -91,7 +81,7 @@ def encode_counted(
     for row, (room, length) in enumerate(rooms_R):
         if length < 1 or (task.kind != "text" and room < prompts.num_texts):
             answer = f", the longest answer's {length} (row {frame.index[row]})" if length > 1 else ""
-            least = prompts.fixed + prompts.num_texts + (1 if task.kind == "text" else length - 1)
+            least = prompts.fixed + prompts.num_texts + (0 if task.kind == "text" else length - 1)
             raise InvalidInputError(
                 f"task {task.name}: seq_len {seq_len} cannot hold the prompt's own {prompts.fixed} tokens{answer} and "
                 f"some text; use at least {least}"
@@ -146,10 +136,15 @@ def suited_length(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenize
     """The sequence length, L, that fits prompt and answer of 99 % of the rows: a multiple of 8, and at most
     :data:`MOST_SUITED`, or for a long prompt its own words and half of that."""
     frame = frame.head(_MEASURED)
+    most = max(MOST_SUITED, Prompts(task, frame.head(1), tokenizer).fixed + MOST_SUITED // 2)
+    return min(most, enough_length(task, frame, tokenizer))
+
+
+def enough_length(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The multiple of 8 that fits the uncut prompt and the longest answer of 99 % of the rows, in tokens."""
     prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
     length_R = [prompts.fixed + prompts.length(r) + max(map(len, answers_R[r])) - 1 for r in range(len(frame))]
-    most = max(MOST_SUITED, prompts.fixed + MOST_SUITED // 2)
-    return min(most, -(-int(np.quantile(length_R, 0.99)) // 8) * 8)
+    return -(-int(np.quantile(length_R, 0.99)) // 8) * 8
 
 
 def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:

@@ -97,9 +97,7 @@ def task_name(data: Data) -> str:
 def _changed(task: Task, overrides: Overrides) -> Task:
     """The task with the user's overrides, and with its labels."""
     if not isinstance(task.rows, TableRows):
-        return replace(
-            task, label_words=overrides.label_words or task.label_words, prompt=overrides.prompt or task.prompt
-        )
+        return _with_words(replace(task, prompt=overrides.prompt or task.prompt), overrides.label_words)
     if overrides.text and not overrides.prompt:
         raise InvalidInputError("the task file has a prompt; give --prompt with the columns of --text in braces")
     given: dict[str, Any] = {
@@ -112,17 +110,20 @@ def _changed(task: Task, overrides: Overrides) -> Task:
         changes |= {"label_names": (), "label_words": (), "prior": ()}
         given |= {"label_values": ()}
     task = replace(task, rows=replace(task.rows, **given), **changes)
-    if task.kind != "labels" or (task.label_names and not overrides.label_words):
-        return task
-    names, rows = task.label_names, task.rows
-    if not names:
-        frame = read_rows(rows)
+    if task.kind == "labels" and not task.label_names:
+        frame, rows = read_rows(task.rows), task.rows
         if not rows.label:
             raise InvalidInputError(f"task {task.name}: give the column of the label (--label), or list label_names")
         check_columns(frame, [rows.label])
         rows, names = with_labels(rows, frame)
-    words = overrides.label_words or task.label_words or names
-    return replace(task, rows=rows, label_names=names, label_words=words)
+        words = overrides.label_words or task.label_words or names
+        task = replace(task, rows=rows, label_names=names, label_words=words)
+    return _with_words(task, overrides.label_words)
+
+
+def _with_words(task: Task, words: tuple[str, ...]) -> Task:
+    """The task with these label words, if there are any, and without the prior of its former ones."""
+    return replace(task, label_words=words, prior=()) if words and words != task.label_words else task
 
 
 def infer_task(
@@ -332,6 +333,11 @@ def inferred_lines(
 
 def _line(what: str, value: str, option: str, overrides: object) -> str:
     return f"  {what:<7} {value}" + ("" if overrides else f"   [inferred; {option}]")
+
+
+def joined(words: Iterable[str]) -> str:
+    """The text that :func:`listed` reads as these words."""
+    return ", ".join(f'"{word}"' if "," in word else word for word in words)
 
 
 def listed(text: str) -> list[str]:

@@ -71,7 +71,8 @@ def missing(task: Task) -> str:
     if not absent or (importlib.util.find_spec("datasets") and not os.environ.get("HF_HUB_OFFLINE")):
         return ""
     where = f"the folder {DATA_VARIABLE} has no" if data else f"set {DATA_VARIABLE} to a folder with"
-    return f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {rows.hub}"
+    from_folder = f"{where} {' and '.join(absent)}; or " if rows.folder else ""
+    return f"{from_folder}install the package datasets, which fetches {rows.hub}"
 
 
 def data_folder() -> Path | None:
@@ -211,12 +212,15 @@ def _first(value: Any) -> Any:
 
 def _from_hub(task: Task, split: str) -> pd.DataFrame:
     rows = task.rows
+    columns = ", ".join(task.columns)
     by_folder = (
-        f"set {DATA_VARIABLE} to a folder with {rows.folder}/{split}.parquet (columns {', '.join(task.columns)})"
+        f"set {DATA_VARIABLE} to a folder with {rows.folder}/{split}.parquet (columns {columns}), or "
+        if rows.folder
+        else ""
     )
     if importlib.util.find_spec("datasets") is None:
         raise MissingDataError(
-            f"dataset {task.name} ({split}) not found: {by_folder}, or install the package datasets "
+            f"dataset {task.name} ({split}) not found: {by_folder}install the package datasets "
             f"(pip install 'zorba-core[hub]') to fetch {rows.hub} from the Hugging Face hub; "
             "toy-reviews needs no data"
         )
@@ -228,7 +232,7 @@ def _from_hub(task: Task, split: str) -> pd.DataFrame:
     except Exception as error:  # the hub's client raises many kinds: offline, not found, corrupted cache
         raise MissingDataError(
             f"dataset {task.name} ({split}) not found: {rows.hub} cannot be fetched from the hub "
-            f"({type(error).__name__}); check the network, or {by_folder}; toy-reviews needs no data"
+            f"({type(error).__name__}); {by_folder}check the network; toy-reviews needs no data"
         ) from error
     frame = _renamed(task, frame)
     if "label" in task.columns and "label" in frame:

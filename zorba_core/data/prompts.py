@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SPACE = "\u2581"
 _ANCHORS = ("\n", ":", "a")  # a piece is tokenised after one of them, as if within a text
 _MARK = "THE-USERS-TURN"
-_BREAKS = re.compile(r"[\s_/|>.-]+")
+_BREAKS = re.compile(r"(?!^-\d)[\s_/|>.-]+")  # the minus of a number stays
 _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 

@@ -19,7 +19,7 @@ from flwr.clientapp import ClientApp
 
 from zorba_core.errors import ZorbaError, one_line
 from zorba_core.federation import protocol
-from zorba_core.federation.protocol import ProtocolError, Task
+from zorba_core.federation.protocol import Instruction, ProtocolError
 from zorba_core.federation.replica import Client, NodeConfig, Replica
 from zorba_core.federation.request import Terms
 from zorba_core.runs.load import use_threads
@@ -64,17 +64,17 @@ def hello(message: Message, context: Context, own: NodeConfig) -> RecordDict:
 @_answers
 def train(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """The scalars of a round."""
-    client, task = _followed(message, context, own)
-    rho_Q, loss, passes = client.scalars(task)
-    return _records({"round": task.round, "loss": loss, "passes": passes}, rho_Q)
+    client, instruction = _followed(message, context, own)
+    rho_Q, loss, passes = client.scalars(instruction)
+    return _records({"round": instruction.round, "loss": loss, "passes": passes}, rho_Q)
 
 
 @app.evaluate()
 @_answers
 def evaluate(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """The loss on the held-out rows, for the search of a learning rate."""
-    client, task = _followed(message, context, own)
-    loss, weight = client.held_out_loss(task)
+    client, instruction = _followed(message, context, own)
+    loss, weight = client.held_out_loss(instruction)
     return _records({"loss": loss, "weight": weight})
 
 
@@ -99,17 +99,17 @@ def _open(run: str, terms: Terms, own: NodeConfig) -> Client:
     return _clients[own.partition]
 
 
-def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Client, Task]:
-    """The message's client and task, after the replica has applied the task's averages."""
-    task = protocol.read_task(message.content)
-    if task.run != _run or own.partition not in _clients:  # a new process
+def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Client, Instruction]:
+    """The message's client and instruction, after the replica has applied the instruction's averages."""
+    instruction = protocol.read_instruction(message.content)
+    if instruction.run != _run or own.partition not in _clients:  # a new process
         run, terms, _ = protocol.read_hello(context.state)
-        if run != task.run:
+        if run != instruction.run:
             raise ProtocolError("the client has no greeting of this run")
         _open(run, Terms.read(terms), own)
     client = _clients[own.partition]
-    client.replica.follow(task)
-    return client, task
+    client.replica.follow(instruction)
+    return client, instruction
 
 
 def _records(values: dict[str, Any], rho_Q: np.ndarray | None = None) -> RecordDict:

@@ -101,7 +101,7 @@ class Loopback:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: object) -> None:
-        failed = isinstance(error, RunError) and not isinstance(error, Interrupted)
+        failed = isinstance(error, Exception) and not isinstance(error, Interrupted)
         with undisturbed():
             for process in self._processes:
                 if process.poll() is None:

@@ -1,8 +1,8 @@
 """The clients that take part in a run, and the exchange of messages with them over a Flower grid.
 
 The server greets every new SuperNode, and gives its client the seat of its partition-id. A client that owes an answer
-stays in its seat; it gets no further task until its answer comes or the message expires, and rounds do not wait for it.
-An invalid answer never raises here: it becomes an event with the client and the reason.
+stays in its seat; it gets no further instruction until its answer comes or the message expires, and rounds do not wait
+for it. An invalid answer never raises here: it becomes an event with the client and the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flwr.serverapp import Grid
 from zorba_core.errors import RunError, name_some, printable
 from zorba_core.federation import protocol
 from zorba_core.federation.options import ServerOptions
-from zorba_core.federation.protocol import HELLO, Answer, Line, ProtocolError, Task
+from zorba_core.federation.protocol import HELLO, Answer, Instruction, Line, ProtocolError
 from zorba_core.federation.request import Terms
 from zorba_core.runs.folder import Notice, task_of
 
@@ -46,7 +46,7 @@ class _Sent:
 
     node: int
     kind: str
-    line: int  # number of its task's line
+    line: int  # number of its instruction's line
     until: float  # time at which the message expires
 
 
@@ -124,7 +124,7 @@ class Members:
             if settled or waited > self._options.start_timeout:
                 why = name_some(sorted(set(self._turned_away.values())), 4)
                 raise RunError(
-                    f"{here} of {needed} clients came within {waited:.0f} seconds"
+                    f"{here} of {needed} clients joined within {waited:.0f} seconds"
                     f"{f' (turned away: {why})' if why else ''}; look at their logs, or wait longer (start_timeout)"
                 )
             time.sleep(_LOOK_FOR_ANSWERS)
@@ -145,12 +145,15 @@ class Members:
         }
         self._send(HELLO, hello, self._options.start_timeout)
 
-    def exchange(self, kind: str, tasks: Mapping[int, Task]) -> dict[int, Answer]:
-        """The clients' answers to their tasks, by client. Waits up to ``deadline`` seconds: for all clients that are
-        not late, or, if all are late, for the first answer."""
+    def exchange(self, kind: str, instructions: Mapping[int, Instruction]) -> dict[int, Answer]:
+        """The clients' answers to their instructions, by client. Waits up to ``deadline`` seconds: for all clients that
+        are not late, or, if all are late, for the first answer."""
         deadline = self._options.deadline
-        records = {self.seats[client].node: protocol.task_records(task) for client, task in tasks.items()}
-        asked = dict(zip(self._send(kind, records, 2 * deadline), tasks, strict=False))
+        records = {
+            self.seats[client].node: protocol.instruction_records(instruction)
+            for client, instruction in instructions.items()
+        }
+        asked = dict(zip(self._send(kind, records, 2 * deadline), instructions, strict=False))
         answers: dict[int, Answer] = {}
         until = time.monotonic() + deadline
         while True:
@@ -240,12 +243,19 @@ class Members:
 
     def _patiently(self, call: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call the grid, and repeat the call for a minute if the SuperLink does not answer. A message that was pushed
-        twice gets two answers; the second one is ignored."""
+        twice gets two answers; the second one is ignored.
+
+        Raises:
+            RunError: it has not answered for a minute.
+        """
         until = time.monotonic() + _SECONDS_TO_RECOVER
         while True:
             try:
                 return list(call(*arguments))
-            except (httpx.HTTPError, ConnectionError, TimeoutError):
+            except (httpx.HTTPError, ConnectionError, TimeoutError) as error:
                 if time.monotonic() > until:
-                    raise
+                    raise RunError(
+                        f"the SuperLink has not answered for {_SECONDS_TO_RECOVER:.0f} seconds "
+                        f"({type(error).__name__}); look at its log, then resume the run"
+                    ) from None
             time.sleep(_LOOK_FOR_ANSWERS)

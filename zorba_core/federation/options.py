@@ -4,7 +4,8 @@ The average for block m and direction q is over the clients that activate m and 
 factor 1/Q.
 
     mean      the paper's average
-    trimmed   without the largest and the smallest share ``trim`` of the values (Yin et al., 2018, arXiv:1803.01498)
+    trimmed   without the largest and the smallest share ``trim`` of the values, rounded up, so that one false value of
+              three has no effect (Yin et al., 2018, arXiv:1803.01498)
     median    the middle value
 
 With one or two reports of a block all three are the mean. Median and trimmed mean treat each direction separately,
@@ -15,6 +16,7 @@ Shapes: M blocks, N clients, Q directions of a round.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -35,7 +37,7 @@ class ServerOptions(Checked):
     rule: Rule = "mean"
     """How scalars are averaged: {choices}."""
     trim: float = Field(0.2, ge=0, lt=0.5)
-    """With --rule trimmed: share cut off at each end."""
+    """With --rule trimmed: share cut off at each end, rounded up to whole clients."""
     deadline: float = Field(60.0, gt=0)
     """Seconds that a round waits for answers."""
     start_timeout: float = Field(120.0, gt=0)
@@ -58,6 +60,6 @@ def robust_average(
     for m in range(num_blocks):
         values_KQ = np.sort(rho_NQ[A_MN[m] & reported_N], axis=0)
         if len(values_KQ):
-            cut = min(int(trim * len(values_KQ)), (len(values_KQ) - 1) // 2)
+            cut = min(math.ceil(trim * len(values_KQ) - 1e-9), (len(values_KQ) - 1) // 2)
             rho_bar_MQ[m] = values_KQ[cut : len(values_KQ) - cut].mean(axis=0) / num_directions
     return rho_bar_MQ

@@ -2,15 +2,16 @@
 
     message type     server to client                                client to server
     query.hello      the run's name and terms                        partition, rows, base model, label prior
-    train            task: seeds, the client's blocks, new averages  Q scalars and the loss
-    evaluate         task: new averages, held-out rows               the loss on those rows
-    query.catch_up   task: new averages                              SHA-256 of the weights
+    train            instruction: seeds, the client's blocks, new averages  Q scalars and the loss
+    evaluate         instruction: new averages, held-out rows               the loss on those rows
+    query.catch_up   instruction: new averages                              SHA-256 of the weights
 
 Every answer has either ``replica_round`` (the next message needs the averages after this round) or ``error`` (the
-reason why the client did not do the task). Scalars are one ``ArrayRecord``; the task brings zeros of the same shape,
-because Flower's mods for clipping and noise need them. The rest of a task is one ``ConfigRecord``; the rest of an
-answer is a ``ConfigRecord`` of strings and a ``MetricRecord`` of numbers. No answer is trusted: :class:`Answer` checks
-types and lengths, and :mod:`zorba_core.engine.reports` decides whether scalars can be used.
+reason why the client did not follow the instruction). Scalars are one ``ArrayRecord``; the instruction brings zeros of
+the same shape, because Flower's mods for clipping and noise need them. The rest of an instruction is one
+``ConfigRecord``; the rest of an answer is a ``ConfigRecord`` of strings and a ``MetricRecord`` of numbers. No answer is
+trusted: :class:`Answer` checks types and lengths, and :mod:`zorba_core.engine.reports` decides whether scalars can be
+used.
 
 Shapes: M blocks, Q directions of a round, R rounds.
 """
@@ -62,7 +63,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Instruction:
     """A message for one client: apply the averages, then compute scalars, a loss or a hash of the weights."""
 
     run: str
@@ -81,30 +82,30 @@ def hello(run: str, terms: str, *, needs_prior: bool) -> RecordDict:
     return RecordDict({_RECORD: ConfigRecord({"run": run, "terms": terms, "needs_prior": needs_prior})})
 
 
-def task_records(task: Task) -> RecordDict:
-    """The task as records. Every message needs new records, because Flower empties them when it sends."""
-    averages = task.averages
+def instruction_records(instruction: Instruction) -> RecordDict:
+    """The instruction as records. Every message needs new records, because Flower empties them when it sends."""
+    averages = instruction.averages
     config = ConfigRecord(
         {
-            **{name: getattr(task, name) for name in ("run", "line", "start", "round")},
-            **{name: list(getattr(task, name)) for name in ("blocks", "held_out", "prior_C")},
-            "seeds_Q": task.seeds_Q.tolist(),
+            **{name: getattr(instruction, name) for name in ("run", "line", "start", "round")},
+            **{name: list(getattr(instruction, name)) for name in ("blocks", "held_out", "prior_C")},
+            "seeds_Q": instruction.seeds_Q.tolist(),
             "rounds": [average.round for average in averages],
             "lrs": [float(average.lr) for average in averages],
             "seeds_RQ": [seed for average in averages for seed in average.seeds_Q.tolist()],
             "rho_bar_RMQ": [value for average in averages for value in average.rho_bar_MQ.ravel().tolist()],
         }
     )
-    if not len(task.seeds_Q):
+    if not len(instruction.seeds_Q):
         return RecordDict({_RECORD: config})
-    return RecordDict({_RECORD: config, _SCALARS: _scalars(np.zeros(len(task.seeds_Q)))})
+    return RecordDict({_RECORD: config, _SCALARS: _scalars(np.zeros(len(instruction.seeds_Q)))})
 
 
-def read_task(records: RecordDict) -> Task:
-    """The task of a message.
+def read_instruction(records: RecordDict) -> Instruction:
+    """The instruction of a message.
 
     Raises:
-        ProtocolError: the task is malformed, or its averages are not finite.
+        ProtocolError: the instruction is malformed, or its averages are not finite.
     """
     try:
         config = dict(records[_RECORD])
@@ -117,9 +118,9 @@ def read_task(records: RecordDict) -> Task:
         averages = tuple(map(Average, rounds, lrs, seeds_RQ, rho_bar_RMQ))
         same = {name: config[name] for name in ("run", "line", "start", "round")}
         lists = {name: tuple(config[name]) for name in ("blocks", "held_out", "prior_C")}
-        return Task(**same, averages=averages, seeds_Q=np.array(config["seeds_Q"], np.uint32), **lists)
+        return Instruction(**same, averages=averages, seeds_Q=np.array(config["seeds_Q"], np.uint32), **lists)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ProtocolError(f"the server's task cannot be read ({type(error).__name__}: {error})") from None
+        raise ProtocolError(f"the server's instruction cannot be read ({type(error).__name__}: {error})") from None
 
 
 def read_hello(records: RecordDict) -> tuple[str, str, bool]:
@@ -190,7 +191,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """The reason why the client did not do the task; empty if it did."""
+        """The reason why the client did not follow the instruction; empty if it did."""
         return self.text("error")[:MAX_REASON] if "error" in self._values else ""
 
     def numbers(self, name: str, count: int) -> np.ndarray:

@@ -22,8 +22,7 @@ from zorba_core.data.divide import divide
 from zorba_core.data.encode import encode
 from zorba_core.data.load import load
 from zorba_core.data.own_rows import labelled_rows
-from zorba_core.data.task import TableRows
-from zorba_core.data.task import Task as DataTask
+from zorba_core.data.task import TableRows, Task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import evaluate, label_prior
@@ -31,7 +30,7 @@ from zorba_core.engine.parts import method_of
 from zorba_core.engine.round import FederatedRows, RoundContext
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, ZorbaError
-from zorba_core.federation.protocol import Average, ProtocolError, Task
+from zorba_core.federation.protocol import Average, Instruction, ProtocolError
 from zorba_core.federation.request import Terms
 from zorba_core.runs.folder import task_of
 from zorba_core.runs.load import check_tokens, open_network, prior_rows, with_data
@@ -55,15 +54,15 @@ class Replica:
         self.line, self.round = 0, 0
         self._base_M: list[Tensor] | None = None  # a copy of the base weights during trials of a learning rate
 
-    def follow(self, task: Task) -> None:
-        """Apply the task's averages, except those already applied.
+    def follow(self, instruction: Instruction) -> None:
+        """Apply the instruction's averages, except those already applied.
 
         Raises:
             ProtocolError: an average of an earlier round is missing, or the averages are of another model.
         """
-        if task.line != self.line:
-            self._begin(task.line, task.start)
-        for average in task.averages:
+        if instruction.line != self.line:
+            self._begin(instruction.line, instruction.start)
+        for average in instruction.averages:
             if average.round > self.round:
                 self._apply(average)
 
@@ -139,31 +138,33 @@ class Client:
         """The base model's mean preference among the label words on this client's rows, (C,), float64."""
         return label_prior(self.replica.network, self.rows, prior_rows(self.terms.clients))
 
-    def scalars(self, task: Task) -> tuple[np.ndarray, float, int]:
-        """rho_Q, the loss and the number of forward passes of the task's round. The weights do not change.
+    def scalars(self, instruction: Instruction) -> tuple[np.ndarray, float, int]:
+        """rho_Q, the loss and the number of forward passes of the instruction's round. The weights do not change.
 
         Raises:
             ProtocolError: the replica is not at the round before, or the blocks are invalid or more than allowed.
         """
         replica, n = self.replica, self.own.partition
-        if replica.round != task.round - 1:
+        if replica.round != instruction.round - 1:
             raise ProtocolError(
-                f"round {task.round} starts from {task.round - 1} and the replica is at {replica.round}"
+                f"round {instruction.round} starts from {instruction.round - 1} and the replica is at {replica.round}"
             )
         M = replica.network.num_blocks
-        if not task.blocks or not all(0 <= m < M for m in task.blocks):
-            raise ProtocolError(f"blocks {list(task.blocks)[:8]} are not all blocks of a model of {M}")
-        if self.own.blocks is not None and len(task.blocks) > self.own.blocks:
-            raise ProtocolError(f"the task has {len(task.blocks)} blocks, and its operator allows {self.own.blocks}")
+        if not instruction.blocks or not all(0 <= m < M for m in instruction.blocks):
+            raise ProtocolError(f"blocks {list(instruction.blocks)[:8]} are not all blocks of a model of {M}")
+        if self.own.blocks is not None and len(instruction.blocks) > self.own.blocks:
+            raise ProtocolError(
+                f"the instruction has {len(instruction.blocks)} blocks, and its operator allows {self.own.blocks}"
+            )
         # Client n of n + 1, so that it draws the same batches as client n of a run in one process.
         A_MN, asked_N = np.zeros((M, n + 1), dtype=bool), np.zeros(n + 1, dtype=bool)
-        A_MN[list(task.blocks), n] = asked_N[n] = True
-        rows = self._with_prior(task)
-        held = np.setdiff1d(np.arange(len(rows)), task.held_out)
+        A_MN[list(instruction.blocks), n] = asked_N[n] = True
+        rows = self._with_prior(instruction)
+        held = np.setdiff1d(np.arange(len(rows)), instruction.held_out)
         context = RoundContext(
-            task.round,
+            instruction.round,
             0.0,  # no learning rate: the client does not update
-            task.seeds_Q,
+            instruction.seeds_Q,
             asked_N,
             replica.network,
             A_MN,
@@ -174,18 +175,18 @@ class Client:
         reports = method_of(replica.settings).report(context)
         return reports.rho_NQ[n], float(reports.loss_N[n]), reports.forward_passes
 
-    def held_out_loss(self, task: Task) -> tuple[float, float]:
+    def held_out_loss(self, instruction: Instruction) -> tuple[float, float]:
         """The weighted sum of the losses over the held-out rows, nats, and the sum of their weights."""
-        some = self._with_prior(task).rows(np.array(task.held_out))
+        some = self._with_prior(instruction).rows(np.array(instruction.held_out))
         weight = float(some.weights.sum())
         network = self.replica.network
         return evaluate(network, some, precision=network.precision).loss * weight, weight
 
-    def _with_prior(self, task: Task) -> Rows:
-        return replace(self.rows, prior_C=torch.tensor(task.prior_C, dtype=torch.float64))
+    def _with_prior(self, instruction: Instruction) -> Rows:
+        return replace(self.rows, prior_C=torch.tensor(instruction.prior_C, dtype=torch.float64))
 
 
-def _own_rows(terms: Terms, task: DataTask, own: NodeConfig) -> pd.DataFrame:
+def _own_rows(terms: Terms, task: Task, own: NodeConfig) -> pd.DataFrame:
     if own.rows is not None:
         return _of_file(task, own.rows)
     if isinstance(task.rows, TableRows):
@@ -196,7 +197,7 @@ def _own_rows(terms: Terms, task: DataTask, own: NodeConfig) -> pd.DataFrame:
     return frame.iloc[divide(frame, terms.clients, terms.alpha, terms.settings.seed, terms.division)[own.partition]]
 
 
-def _of_file(task: DataTask, path: str) -> pd.DataFrame:
+def _of_file(task: Task, path: str) -> pd.DataFrame:
     """The rows of a client's file in the form of the run's task. The details of an error go to the client's log alone:
     the server gets an error that quotes nothing of the rows."""
     try:

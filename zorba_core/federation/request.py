@@ -20,7 +20,6 @@ from pydantic import Field
 from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.checked import Checked
 from zorba_core.data.divide import division_of
-from zorba_core.data.encode import with_label_words
 from zorba_core.data.infer import task_for
 from zorba_core.data.task import Overrides, TableRows, Task, get_task, task_from
 from zorba_core.engine.parts import ESTIMATORS, METHODS, method_facts
@@ -114,15 +113,16 @@ class Request:
             return cls.to_resume(RunFolder.read(config["resume"]))
         settings = {name.removeprefix("settings."): config[name] for name in config if name.startswith("settings.")}
         options = {name: config[name.replace("_", "-")] for name in ServerOptions.model_fields}
-        model, test = config["model"], config.get("test")
+        model, words = config["model"], tuple(json.loads(config.get("label-words", "[]")))
         spec = read_spec(model)
         if "task" in config:
             task = task_from(json.loads(config["task"]))
         elif "data" in config:
-            task = task_for(config["data"], Overrides(test=test), tokenizer=partial(load_tokenizer, model))
+            overrides = Overrides(label_words=words, test=config.get("test"))
+            task = task_for(config["data"], overrides, tokenizer=partial(load_tokenizer, model))
         else:
-            task = task_for(get_task(config.get("dataset", "toy-reviews")), Overrides(prompt=config.get("prompt")))
-        task = with_label_words(task, json.loads(config["label-words"]) if "label-words" in config else None)
+            overrides = Overrides(prompt=config.get("prompt"), label_words=words)
+            task = task_for(get_task(config.get("dataset", "toy-reviews")), overrides)
         terms = Terms(
             task=shared_task(task),
             model=model,

@@ -1,9 +1,9 @@
 """The ServerApp: trains with the clients of a Flower grid and writes the run's folder.
 
-:class:`Server` computes the rounds for :mod:`zorba_core.engine.loop`, the loop of every run. It sends each client a
-task, averages each block over the clients that answered, and updates its own replica of the model. It evaluates this
-replica, and compares it with those of the clients after the last round. :mod:`zorba_core.federation.members` has the
-list of clients.
+:class:`Server` computes the rounds for :mod:`zorba_core.engine.loop`, the loop of every run. It sends each client an
+instruction, averages each block over the clients that answered, and updates its own replica of the model. It evaluates
+this replica, and compares it with those of the clients after the last round. :mod:`zorba_core.federation.members` has
+the list of clients.
 
 The server writes a round to the log, and the log to disk, before it sends the round's average. So the log of a killed
 server has every average that a client has applied, and a resumed run continues with the next round.
@@ -39,7 +39,7 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.members import Members
 from zorba_core.federation.options import robust_average
-from zorba_core.federation.protocol import CATCH_UP, EVALUATE, TRAIN, Answer, Average, Line, ProtocolError, Task
+from zorba_core.federation.protocol import CATCH_UP, EVALUATE, TRAIN, Answer, Average, Instruction, Line, ProtocolError
 from zorba_core.federation.request import Request
 from zorba_core.runs import Run
 from zorba_core.runs.folder import SUMMARY, Notice, check_name, plain_name
@@ -108,14 +108,14 @@ class Server:
         self.members.send_hello()
         t, seeds_Q, asked_N = plan_round(self._state, clients, settings)
         free = self.members.free()
-        tasks = {
-            client: self._task(client, round=t, seeds_Q=seeds_Q, blocks=tuple(blocks_N[client]))
+        instructions = {
+            client: self._instruction(client, round=t, seeds_Q=seeds_Q, blocks=tuple(blocks_N[client]))
             for client in [client for client in free if asked_N[client]] or free
         }
         rho_NQ, loss_N, passes = np.zeros((clients, len(seeds_Q))), np.zeros(clients), 0
         status_N = np.full(clients, NOT_ASKED, np.uint8)
-        status_N[list(tasks)] = SILENT
-        answers = self.members.exchange(TRAIN, tasks)
+        status_N[list(instructions)] = SILENT
+        answers = self.members.exchange(TRAIN, instructions)
         status_N[list(answers)] = MALFORMED
         for client, report in self._read(answers, lambda answer: _report(answer, t, len(seeds_Q))).items():
             rho_NQ[client], loss_N[client], own_passes = report
@@ -127,7 +127,7 @@ class Server:
             self.members.refuse(int(client), f"its scalars are {STATUSES[status_N[client]]}")
         reported_N = status_N == REPORTED
         if not reported_N.any():
-            self.members.note("void round", round=t, asked=len(tasks))
+            self.members.note("no usable answer", round=t, asked=len(instructions))
             return None
         A_MN = self.allocation.A_MN
         average_MQ = robust_average(rho_NQ, A_MN, reported_N, self._options.rule, self._options.trim)
@@ -148,10 +148,10 @@ class Server:
             forward_passes=passes,
         )
 
-    def _task(self, client: int, **fields: Any) -> Task:
+    def _instruction(self, client: int, **fields: Any) -> Instruction:
         line, seat = self.members.line, self.members.seats[client]
         same = {"held_out": self._held_out[client], "prior_C": self.prior_C}
-        return Task(self.members.run, line.number, line.start, line.after(seat.replica_round), **same, **fields)
+        return Instruction(self.members.run, line.number, line.start, line.after(seat.replica_round), **same, **fields)
 
     def _read(self, answers: Mapping[int, Answer], read: Callable[[Answer], Any]) -> dict[int, Any]:
         """``read`` of each client's answer, without those that are malformed."""
@@ -169,7 +169,7 @@ class Server:
         weights, shown = self.network.weights_sha256(), {}
         for _ in range(2):  # the first answer of a restarted client may be an error with its replica_round
             left = [client for client in self.members.free() if client not in shown]
-            answers = self.members.exchange(CATCH_UP, {client: self._task(client) for client in left})
+            answers = self.members.exchange(CATCH_UP, {client: self._instruction(client) for client in left})
             shown |= self._read(answers, lambda answer: answer.text("weights"))
         replicas = [
             {"client": client, "weights_sha256": sha256, "equal": sha256 == weights}
@@ -207,7 +207,7 @@ class Server:
     def loss(self) -> float:
         """The mean loss over the clients' held-out rows, nats, after the line's last round."""
         chosen = [client for client in self.members.free() if self._held_out[client]]
-        answers = self.members.exchange(EVALUATE, {client: self._task(client) for client in chosen})
+        answers = self.members.exchange(EVALUATE, {client: self._instruction(client) for client in chosen})
         losses = self._read(answers, lambda answer: (answer.number("loss"), answer.number("weight"))).values()
         loss, weight = sum(loss for loss, _ in losses), sum(weight for _, weight in losses)
         return loss / weight if weight else float("inf")
@@ -327,8 +327,6 @@ def _open(request: Request) -> tuple[Blocks, Rows, dict[str, Any]]:
     network, tokenizer = open_network(request.terms.model, settings)
     evaluation, facts = evaluation_rows(request.task, tokenizer, settings)
     check_tokens(network, tokenizer, evaluation)
-    if request.task.prior:
-        evaluation = replace(evaluation, prior_C=torch.tensor(request.task.prior, dtype=torch.float64))
     return network, evaluation, facts
 
 

@@ -36,11 +36,11 @@ class Expectation:
     seconds_a_round: float
     minutes: float  # of the whole run, with the search for a learning rate and the evaluations
 
-    def sentence(self, model: str, settings: Settings, num_clients: int) -> str:
-        """One line for a person."""
+    def sentence(self, model: str, metric: str, settings: Settings, num_clients: int) -> str:
+        """One line for a person. ``metric``: what the accuracy is called, as in ``task.counted``."""
         plain = "" if self.plain_accuracy is None else f" ({self.plain_accuracy:.3f} without the label prior)"
         return (
-            f"{model} before training: accuracy {self.accuracy:.3f} on {self.rows} rows{plain}; a round of "
+            f"{model} before training: {metric} {self.accuracy:.3f} on {self.rows} rows{plain}; a round of "
             f"{num_clients} clients takes {self.seconds_a_round:.1f} s here, so {settings.rounds} rounds, the learning "
             f"rate and the evaluations take about {max(1, round(self.minutes))} min"
         )

@@ -15,7 +15,6 @@ import numpy as np
 from zorba_core.allocation import Allocation, Solution
 from zorba_core.data.baselines import baselines
 from zorba_core.data.divide import division_of
-from zorba_core.data.encode import with_label_words
 from zorba_core.data.infer import Data, task_for
 from zorba_core.data.load import load
 from zorba_core.data.task import Overrides, Task, get_task
@@ -85,7 +84,7 @@ def fine_tune(
         data: your own rows: a file (CSV, TSV, JSON, Parquet or Excel), a task's TOML file, a DataFrame or a Task.
             Columns, labels and prompt that are not given are inferred (:mod:`zorba_core.data.infer`).
         text, label, answer, client: columns of ``data``: the texts, the label or the answer to write, the client.
-        prompt: template over the columns of ``data``, such as ``"{text} Topic:"``.
+        prompt: template over the columns of the rows, such as ``"{text} Topic:"``.
         test: a file of rows to evaluate on; default: a part of ``data``.
         model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: ``opt-mini``; with ``data``
             it is ``smollm2-135m`` if this machine has it.
@@ -115,9 +114,9 @@ def fine_tune(
     check_folder(runs_folder)
     if name is not None:
         check_name(name)
-    columns = (text,) if isinstance(text, str) else tuple(text)
-    overrides = Overrides(columns, label, answer, prompt, (), client, test)
-    task = with_label_words(_task_of(dataset, data, overrides, model, notice), label_words)
+    texts = (text,) if isinstance(text, str) else tuple(text)
+    overrides = Overrides(texts, label, answer, prompt, tuple(label_words or ()), client, test)
+    task = _task_of(dataset, data, overrides, model, notice)
     if suited and task.is_own:
         settings = suited_settings(task, model, {})
     threads = suited_threads(spec.num_parameters) if threads is None else threads
@@ -165,7 +164,7 @@ def _task_of(
 ) -> Task:
     if data is not None:
         return task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
-    return task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
+    return task_for(dataset if isinstance(dataset, Task) else get_task(dataset), overrides)
 
 
 def _prepare(

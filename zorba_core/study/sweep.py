@@ -278,22 +278,18 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
 
 def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callbacks: Iterable[Any] = ()) -> Any:
     """Make the run of a row's ``config`` (as a dictionary) in a new folder below ``folder``."""
-    from dataclasses import replace
 
-    from zorba_core.data.task import get_task
     from zorba_core.engine.settings import Settings
     from zorba_core.runs.train import fine_tune
 
     settings = Settings(**config["settings"])
     allocates = method_facts(settings.method).allocates
-    task = get_task(config["task"])
-    if config["prompt"]:
-        task = replace(task, prompt=config["prompt"])
     matrix = _allocation(config) if allocates else None
     return fine_tune(
         matrix,
         num_clients=None if allocates else config["num_clients"],
-        dataset=task,
+        dataset=config["task"],
+        prompt=config["prompt"],
         model=config["base"],
         settings=settings,
         alpha=config["alpha"],
