@@ -25,13 +25,13 @@ class Left(NamedTuple):
         return [line for line in self.err.splitlines() if line.strip()]
 
 
-def call(*arguments: str) -> Left:
+def call(*arguments: object) -> Left:
     """``zorba`` with these arguments in this process. What escapes it other than an exit is raised."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     before = sys.argv
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)  # numpy's words where a number overflows
-        sys.argv = ["zorba", *arguments]
+        sys.argv = ["zorba", *map(str, arguments)]
         try:
             zorba_core.cli.main()
             status: Any = 0

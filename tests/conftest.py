@@ -48,15 +48,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long files first: workers take whole files, and a long one at the end keeps all waiting. Files with a browser are
-    in two groups, so that at most two browsers run at once."""
-    if config.pluginmanager.hasplugin("xdist"):
-        browsers = sorted({item.path for item in items if item.get_closest_marker("browser")})
-        for item in items:
-            in_browser = item.path in browsers
-            group = f"browser-{browsers.index(item.path) % 2}" if in_browser else item.nodeid.rpartition("::")[0]
-            item.add_marker(pytest.mark.xdist_group(group))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first: workers take whole files, and a long one at the end keeps all waiting."""
     long_files = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
     items.sort(key=lambda item: item.path not in long_files)
 

@@ -21,7 +21,7 @@ def test_a_folder_whose_name_was_taken_meanwhile_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("target", "says"), [("folder", "it is a folder"), ("file/x.json", "is no folder"), ("new/x.json", "")]
+    ("target", "says"), [("folder", "it is a folder"), ("file/x.json", "is not a folder"), ("new/x.json", "")]
 )
 def test_a_place_where_nothing_can_be_written_is_named_and_left_alone(tmp_path, target, says):
     (tmp_path / "folder").mkdir()

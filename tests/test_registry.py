@@ -81,6 +81,6 @@ def test_a_broken_plugin_is_one_warning_line_that_names_it(monkeypatch, caplog, 
             assert list(registry) == ["bowler", "beret", "cap"]
             (record,) = caplog.records
             assert record.levelname == "WARNING"
-            assert "plugin odd (zorba.hats, package:odd) is left out: " in record.getMessage()
+            assert "plugin odd (zorba.hats, package:odd) is skipped: " in record.getMessage()
             assert says in record.getMessage()
             assert "\n" not in record.getMessage()

@@ -1,4 +1,4 @@
-"""The VRAM model against the paper's Table II, cell by cell, and the budgets that follow from it."""
+"""The VRAM model, and the budgets that follow from it. Table II is in ``tests/study/test_counts.py``."""
 
 from __future__ import annotations
 
@@ -26,40 +26,6 @@ from zorba_core.vram import (
 
 OPT = model_spec("opt-125m")
 WORKLOAD = Workload(batch_size=8, seq_len=128)
-
-# Table II, "VRAM" rows: (model, L, method, total blocks, GiB). ZorBA's block totals are not printed; each is the whole
-# number of blocks that the cell implies.
-TABLE_II = [
-    ("opt-125m", 128, "zorba", 200, 47.31),
-    ("opt-125m", 128, "zorba", 300, 59.32),
-    ("opt-125m", 256, "zorba", 450, 131.39),
-    ("opt-1.3b", 128, "zorba", 375, 538.04),
-    ("opt-1.3b", 128, "zorba", 700, 794.49),
-    ("opt-1.3b", 256, "zorba", 850, 1583.55),
-    ("opt-125m", 128, "fedit", None, 118.67),
-    ("opt-125m", 256, "fedit", None, 190.74),
-    ("opt-1.3b", 128, "fedit", None, 1431.17),
-    ("opt-1.3b", 256, "fedit", None, 2378.05),
-    *[
-        cell
-        for method in ("fedzo", "decomfl")
-        for cell in (
-            ("opt-125m", 128, method, None, 95.37),
-            ("opt-125m", 256, method, None, 167.44),
-            ("opt-1.3b", 128, method, None, 1189.03),
-            # Printed as 2315.90, which is 2135.90 with two digits swapped back. The model gives 2135.89 with the
-            # preset's d = 1.300e9; from print alone, FedIT's cell less one copy of the parameters (242.14), 2135.91.
-            ("opt-1.3b", 256, method, None, 2135.90),
-        )
-    ],
-]
-
-
-def test_table_ii_is_reproduced():
-    for name, seq_len, method, total_blocks, printed_gib in TABLE_II:
-        workload = Workload(batch_size=8, seq_len=seq_len)
-        total = method_facts(method).total_bytes(model_spec(name), workload, 50, total_blocks)
-        assert total / GIB == pytest.approx(printed_gib, abs=0.05), (name, seq_len, method)
 
 
 def test_half_precision_halves_every_byte():
@@ -93,11 +59,8 @@ def test_budgets_never_exceed_the_number_of_blocks():
 
 def test_a_client_that_cannot_hold_one_block_is_named():
     capacity = psi_client_bytes(OPT, WORKLOAD, [3, 0, 5, 0])
-    with pytest.raises(
-        InfeasibleError, match=r"2 of 4 clients cannot hold opt-125m and one block .* client 1, 3"
-    ) as error:
+    with pytest.raises(InfeasibleError, match=r"2 of 4 clients cannot hold opt-125m and one block .* client 1, 3"):
         whole_block_budgets(capacity, OPT, WORKLOAD)
-    assert error.value.clients == (1, 3)
     with pytest.raises(InfeasibleError, match=r"bea, dan; leave"):
         whole_block_budgets(capacity, OPT, WORKLOAD, names=("al", "bea", "cy", "dan"))
 

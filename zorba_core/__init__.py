@@ -27,35 +27,26 @@ __version__ = "0.1.0"
 # three times slower. torch reads this variable when it is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-_HOME = {
-    "vram": ("GIB", "Workload", "model_spec"),
-    "fleet": ("Fleet",),
-    "allocation": ("Allocation", "Problem", "Solution", "front", "solve", "sweep"),
-    "errors": ("ZorbaError",),
-    "data.task": ("TableRows", "Task", "read_task"),
-    "runs": ("list_runs", "read_run"),
-    "runs.train": ("fine_tune",),
-    "engine.settings": ("Settings",),
+_HOME = {  # in the order of use: a fleet, an allocation, a run
+    "Fleet": "fleet",
+    "front": "allocation",
+    "solve": "allocation",
+    "sweep": "allocation",
+    "Solution": "allocation",
+    "Allocation": "allocation",
+    "Problem": "allocation",
+    "model_spec": "vram",
+    "Workload": "vram",
+    "GIB": "vram",
+    "Task": "data.task",
+    "TableRows": "data.task",
+    "read_task": "data.task",
+    "Settings": "engine.settings",
+    "fine_tune": "runs.train",
+    "list_runs": "runs",
+    "read_run": "runs",
+    "ZorbaError": "errors",
 }
 
-__all__ = [  # noqa: RUF022 - in the order of use: a fleet, an allocation, a run
-    "Fleet",
-    "front",
-    "solve",
-    "sweep",
-    "Solution",
-    "Allocation",
-    "Problem",
-    "model_spec",
-    "Workload",
-    "GIB",
-    "Task",
-    "TableRows",
-    "read_task",
-    "Settings",
-    "fine_tune",
-    "list_runs",
-    "read_run",
-    "ZorbaError",
-]
-__getattr__, __dir__ = names_on_demand(__name__, {name: module for module, names in _HOME.items() for name in names})
+__all__ = [*_HOME]
+__getattr__, __dir__ = names_on_demand(__name__, _HOME)

@@ -24,16 +24,9 @@ class InvalidInputError(ZorbaError):
 
 
 class InfeasibleError(ZorbaError):
-    """The request is valid but cannot be met, for example if a client cannot hold one block.
-
-    ``clients``: 0-based indices of the clients at fault; empty if it is none of them.
-    """
+    """The request is valid but cannot be met, for example if a client cannot hold one block."""
 
     exit_status = 2
-
-    def __init__(self, message: str, *, clients: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.clients = tuple(int(client) for client in clients)
 
 
 class MissingDataError(ZorbaError):

@@ -9,8 +9,8 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
     there = next(part for part in (path, *path.parents) if os.path.lexists(part))
     problem = ""
     if not os.path.isdir(there):
-        problem = f"{there} is no folder"
+        problem = f"{there} is not a folder"
     elif not os.access(there, os.W_OK | os.X_OK):
         problem = f"{there} cannot be written; choose another folder"
     if problem:
@@ -78,11 +78,8 @@ def check_new_folder(folder: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
+def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; rename it to ``target`` on success, remove it on any failure.
-
-    Args:
-        private: readable by the owner only, such as a user's rows.
 
     Raises:
         InvalidInputError: as :func:`check_target`.
@@ -92,18 +89,17 @@ def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Ite
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # With the target's suffix, because some writers (np.savez, plotly) choose the format by it.
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+        temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
+        temporary.touch(exist_ok=False)
     except OSError as error:
         if error.errno not in WRONG_PATH:
             raise
         raise InvalidInputError(f"cannot write {str(target)!r}: {(error.strerror or '').lower()}") from None
-    os.close(handle)
-    temporary = Path(name)
+    mode = temporary.stat().st_mode
     try:
         with named_in_errors(target):
             yield temporary
-            # mkstemp makes files private (0600); a result gets the user's usual permissions.
-            temporary.chmod(0o600 if private else 0o666 & ~_umask())
+            temporary.chmod(mode)  # safetensors puts a private file in its place
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(target)
@@ -145,15 +141,15 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.abspath(target))
     check_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+    temporary = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    temporary.mkdir()
     try:
         with named_in_errors(target):
             yield temporary
-            # mkdtemp and safetensors make private ones; these get the user's usual permissions.
-            temporary.chmod(0o777 & ~_umask())
+            mode = temporary.stat().st_mode & 0o666  # safetensors makes private files
             for file in temporary.iterdir():
                 if file.is_file() and not file.is_symlink():
-                    file.chmod(0o666 & ~_umask())
+                    file.chmod(mode)
             try:
                 temporary.rename(target)  # replaces an empty folder
             except OSError as error:
@@ -162,12 +158,6 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
                 raise InvalidInputError(f"{target} exists now; give a folder that does not") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:

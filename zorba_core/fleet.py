@@ -216,7 +216,7 @@ class Fleet:
             MissingDataError: no such file.
             InvalidInputError: it is no such table, or a GiB is not a number above 0.
         """
-        from zorba_core.tables import table_of
+        from zorba_core.tables import KINDS, table_of
 
         where, content = ("uploaded table", source) if isinstance(source, bytes) else (str(source), _content(source))
         first = content.strip().partition(b"\n")[0].decode("utf-8", "replace")
@@ -226,8 +226,8 @@ class Fleet:
             )
         if first.startswith("+--") and b"NVIDIA-SMI" in content:
             raise InvalidInputError(f"{where}: this is nvidia-smi's table for the screen; {_QUERY}, or {_WANT}")
-        excel = content.startswith(b"PK\x03\x04")
-        frame = table_of(content, where, ".xlsx" if excel else ".tsv" if where.lower().endswith(".tsv") else ".csv")
+        kind = ".xlsx" if content.startswith(b"PK\x03\x04") else os.path.splitext(where)[1].lower()
+        frame = table_of(content, where, kind if kind in KINDS else ".csv")
         try:
             return cls.from_frame(frame, model, workload=workload)
         except InvalidInputError as error:
@@ -351,7 +351,7 @@ _QUERY = "run nvidia-smi --query-gpu=name,memory.total --format=csv"
 
 def _content(source: str | os.PathLike[str]) -> bytes:
     if not os.path.isfile(source):
-        raise MissingDataError(f"fleet {str(source)!r} is no file; {_WANT}")
+        raise MissingDataError(f"fleet {str(source)!r} is not a file; {_WANT}")
     return Path(source).read_bytes()
 
 
@@ -365,7 +365,7 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     counted = columns.count(COUNT_COLUMN)
     if len(sizes) != 1 or len(named) > 1 or counted > 1 or len(columns) != len(sizes) + len(named) + counted:
         shown = name_some([in_short(column.strip())[1:-1] or "(no name)" for column in header], 8)
-        raise InvalidInputError(f"columns are {shown or 'none'}; want client,vram_gib (client may be left out)")
+        raise InvalidInputError(f"columns are {shown or 'none'}; give vram_gib and, if you like, client or clients")
     in_mib = sizes == [_NVIDIA_SMI]
     names, gib_N = [], []
     for number, cells in enumerate(rows, start=1):
@@ -382,7 +382,7 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     if not names:
         raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
     repeated = {client for client, count in Counter(names).items() if count > 1}
-    if repeated and not in_mib and not counted:
+    if repeated and not (in_mib or counted or named == ["gpu"]):
         raise InvalidInputError(
             f"client {in_short(min(repeated, key=names.index))} occurs twice; give each its own name"
         )

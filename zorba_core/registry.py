@@ -48,7 +48,9 @@ class Registry(Mapping[str, Part], Generic[Part]):
         if not isinstance(part, self.kind):
             raise InvalidInputError(f"this is no {self.what}: {type(part).__name__} is not a {self.kind.__name__}")
         if self._parts.setdefault(part.name, part) is not part:  # decorator and entry point may name one object
-            raise InvalidInputError(f"there is a {self.what} {part.name!r} already; give yours another name")
+            raise InvalidInputError(
+                f"there is a {self.what} {part.name!r} already; give yours another name, or unregister it first"
+            )
         return part
 
     def unregister(self, name: str) -> None:
@@ -100,7 +102,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
                 reason = " ".join(str(error).split()) or type(error).__name__
                 package = f" of {entry.dist.name}" if entry.dist else ""
                 logging.getLogger("zorba").warning(
-                    "zorba: plugin %s%s (%s, %s) is left out: %s", entry.name, package, entry.group, entry.value, reason
+                    "zorba: plugin %s%s (%s, %s) is skipped: %s", entry.name, package, entry.group, entry.value, reason
                 )
 
 

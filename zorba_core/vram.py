@@ -2,7 +2,7 @@
 
 A client that activates k blocks needs ``psi_md + k * psi_block`` bytes. The term 3KBLH in psi_block multiplies Q, K and
 V by the number of heads, more than a forward pass stores. It is used as printed because it reproduces the paper's
-Table II. Only this module contains 2**30.
+Table II.
 
 Only :func:`spec_from_config` loads torch: it builds a model without weights to count its parameters.
 
@@ -156,7 +156,7 @@ def whole_block_budgets(
     first.
 
     Raises:
-        InfeasibleError: a client cannot hold the model and one block; has the indices of all such clients.
+        InfeasibleError: a client cannot hold the model and one block.
     """
     blocks = affordable_blocks(capacity_N_bytes, model, workload)
     clients = np.flatnonzero(blocks < 1).tolist()
@@ -165,8 +165,7 @@ def whole_block_budgets(
         need = (psi_model_bytes(model, workload) + psi_block_bytes(model, workload)) / GIB
         raise InfeasibleError(
             f"{len(clients)} of {len(blocks)} clients cannot hold {model.name} and one block ({need:.3f} GiB): "
-            f"{called}; leave them out, or lower batch size, sequence length or precision",
-            clients=clients,
+            f"{called}; leave them out, or lower batch size, sequence length or precision"
         )
     return np.minimum(blocks, model.num_blocks)
 

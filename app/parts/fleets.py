@@ -276,8 +276,7 @@ class Study:
             least, most = max(self.needs.num_blocks, len(self.gib_N)), int(self.budget_N.sum())
             totals = np.unique(np.geomspace(least, most, _TOTALS.get(method, 20)).round().astype(int)).tolist()
             front = sweep_totals(self.fleet, totals, method, **options)
-        index = np.flatnonzero(front.on_front_E)
-        index = index[np.argsort(front.vram_ratio_E[index], kind="stable")]
+        index = front.order_F
         if len(index) > _SHOWN:
             index = index[np.linspace(0, len(index) - 1, _SHOWN).round().astype(int)]
         gib_P = len(self.gib_N) * self.needs.model_gib + front.total_blocks_E[index] * self.needs.block_gib

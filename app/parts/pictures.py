@@ -32,7 +32,7 @@ def matrix(study: fleets.Study, allocation: Allocation, **arguments: Any) -> go.
 
 def plain_matrix(allocation: Allocation, height: int = 240) -> go.Figure:
     """The matrix without VRAM, clients with most blocks first."""
-    order_N = client_order(allocation.A_MN, allocation.blocks_held_N, "blocks")
+    order_N = client_order(allocation.A_MN)
     return allocation_figure(allocation.A_MN, order_N=order_N, palette=ui.palette(), height=height)
 
 

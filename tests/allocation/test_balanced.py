@@ -59,15 +59,6 @@ def test_water_filling_reaches_the_total_with_levels_one_apart(budgets, data):
     assert not cut.any() or held.max() <= held[cut].min() + 1
 
 
-def test_identity_of_v_with_the_distance_of_weights_from_the_mean():
-    # sum_mn (a_mn / c_m - 1/N)^2 = sum_m (1/c_m - 1/N), which is why V matters.
-    A_MN = np.random.default_rng(0).random((6, 9)) < 0.5
-    A_MN[:, 0] = A_MN[0] = True
-    weight_MN = A_MN / A_MN.sum(axis=1, keepdims=True)
-    distance = ((weight_MN - 1 / 9) ** 2).sum()
-    assert distance == pytest.approx(6 * Allocation(A_MN).mean_inverse_popularity - 6 / 9)
-
-
 def test_a_million_clients_share_a_total_within_their_budgets():
     budgets = np.random.default_rng(0).integers(1, 49, 1_000_000)
     for solver in ("balanced", "two-level"):

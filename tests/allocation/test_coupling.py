@@ -13,10 +13,6 @@ from zorba_core.study.toy import enumerate_classes
 CLASSES = enumerate_classes()
 
 
-def matrix_name(each_class):
-    return str(each_class.representative.A_MN.astype(int).tolist())
-
-
 def signs(count):
     return itertools.product((-1.0, 1.0), repeat=count)
 

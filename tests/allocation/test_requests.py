@@ -52,7 +52,7 @@ def test_infeasible_request_names_the_constraint_and_by_how_much(subtests):
 def test_solver_refuses_what_it_cannot_honour(subtests):
     for solver, options, message in [
         ("fastest", {}, "unknown solver"),
-        ("lexicographic", {"total": 3}, "cannot honour a total"),
+        ("lexicographic", {"total": 3}, "does not support a total"),
         ("exact", {"time_limit": 0}, "time limit"),
         ("exact", {"time_limit": float("nan")}, "time limit"),
     ]:

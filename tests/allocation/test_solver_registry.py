@@ -22,7 +22,6 @@ from zorba_core.allocation import (
 from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.fleet import Fleet
-from zorba_core.runs import list_runs
 
 PROBLEM = Problem([5, 4, 3, 2, 2, 1, 4, 3], 6, total=18, min_popularity=2)
 FLEET = Fleet.uniform("opt-125m", 10, seed=3)
@@ -119,13 +118,6 @@ def test_each_point_of_its_sweep_is_found_again(dice, subtests):
                 assert front.optimal_E[i] == again.optimal
 
 
-def test_it_is_in_the_help_of_commands(dice, subtests):
-    for command in ["allocate", "pareto", "train", "federate"]:
-        with subtests.test(command=command):
-            asked = CliRunner().invoke(build_app(), [*command.split(), "--help"], env={"COLUMNS": "300"})
-            assert f"dice: {dice.help}" in " ".join(asked.output.replace("│", " ").split())
-
-
 def test_commands_take_it_by_name(dice, subtests):
     for command in [
         "allocate --budgets 4,3,2,2 --blocks 5",
@@ -136,17 +128,3 @@ def test_commands_take_it_by_name(dice, subtests):
             answered = CliRunner().invoke(build_app(), [*command.split(), "--solver", "dice", "--json"])
             assert answered.exit_code == 0, answered.output
             assert '"solver": "dice"' in answered.output
-
-
-@pytest.mark.slow
-def test_a_run_trains_what_it_allocated(dice, tmp_path):
-    run = (
-        "train --clients 4 --budgets 6,5,3,2 --solver dice --rounds 2 --eval-every 2 --eval-rows 16 --directions 2 "
-        f"--batch-size 2 --seq-len 16 --runs-folder {tmp_path} --json"
-    )
-    trained = CliRunner().invoke(build_app(), run.split())
-    assert trained.exit_code == 0, trained.output
-    (kept,) = list_runs(tmp_path).runs
-    assert kept.config["allocation"]["solver"] == "dice"
-    expected = solve(Problem([6, 5, 3, 2], 12), dice, seed=kept.config["seed"])
-    assert np.array_equal(kept.allocation.A_MN, expected.allocation.A_MN)

@@ -33,5 +33,5 @@ def test_a_file_that_is_no_allocation_is_refused_by_name_with_the_reason(tmp_pat
         (tmp_path / "a.json").write_bytes(content)
         with pytest.raises(InvalidInputError, match=rf"a\.json: not an allocation \(.*({reason})"):
             allocation_from_file(tmp_path / "a.json")
-    with pytest.raises(MissingDataError, match="is no file"):
+    with pytest.raises(MissingDataError, match="is not a file"):
         allocation_from_file(tmp_path / "b.json")

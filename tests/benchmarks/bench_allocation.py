@@ -11,13 +11,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +22,12 @@ import numpy as np
 from tests.allocation.allocation_oracles import milp_lambda
 from zorba_core.allocation import Problem, solve, sweep
 from zorba_core.allocation.scenarios import solve_scenario
+from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
 from zorba_core.fleet import Fleet
+from zorba_core.runs.record import environment_of
 from zorba_core.vram import model_spec
 
-ROOT = Path(__file__).resolve().parents[2]
 SEED = 0
 CLIENTS = (50, 200, 1000, 10_000, 100_000, 1_000_000)
 BLOCKS = (12, 24, 48)
@@ -180,35 +177,13 @@ def scenarios() -> dict[str, Any]:
     return {"found": len(seconds), "cpu_s_median": float(np.median(seconds)), "cpu_s_max": max(seconds)}
 
 
-def provenance() -> dict[str, Any]:
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-    cpu_info = Path("/proc/cpuinfo")
-    names = [line for line in cpu_info.read_text().splitlines() if "model name" in line] if cpu_info.exists() else []
-    return {
-        "made_by": "tests/benchmarks/bench_allocation.py",
-        "date": time.strftime("%Y-%m-%d"),
-        "git_commit": git("rev-parse", "HEAD"),
-        "allocation_dirty": bool(git("status", "--porcelain", "--", "zorba_core/allocation")),
-        "seed": SEED,
-        "threads": os.environ.get("OMP_NUM_THREADS"),
-        "machine": platform.machine(),
-        "processor": names[0].split(":")[1].strip() if names else platform.processor(),
-        "cores": os.cpu_count(),
-        "load_average_at_start": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("numpy", "scipy", "networkx")},
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     parser.add_argument("--largest", type=int, default=max(CLIENTS), help="most clients in the scaling table")
     parser.add_argument("--quick", action="store_true", help="a few totals of each front, 5 s for HiGHS")
     arguments = parser.parse_args()
-    result = {"provenance": provenance()}
+    result = {"machine": environment_of(Settings(seed=SEED))}
     step = {"opt-125m": 40, "opt-1.3b": 200} if arguments.quick else {"opt-125m": 1, "opt-1.3b": 10}
     result["sweeps"] = sweeps()
     result["scenarios"] = scenarios()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.benchmarks import bench_peer
+from tests.benchmarks.bench_peer import client_batches
 from zorba_core.allocation import Problem, solve
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
@@ -34,9 +34,8 @@ CLIENTS, CASES = 50, ((10, 600, 5), (10, 200, 5), (100, 600, 2))  # Q, active bl
 
 def main(file: Path) -> None:
     torch.set_num_threads(1)
-    bench_peer.CLIENTS = CLIENTS
     network = Blocks(load_model("opt-mini"))
-    batches_N = bench_peer.client_batches(network.vocabulary_size)
+    batches_N = client_batches(network.vocabulary_size, CLIENTS)
     directions = Directions("gaussian", network.shapes_M)
     cases: dict[str, Any] = {}
     for Q, total, turns in CASES:

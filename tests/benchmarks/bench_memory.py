@@ -49,7 +49,7 @@ def measure(active: int, device: str) -> dict[str, object]:
     # The active blocks are spread over the depth, as an allocation spreads them.
     A_MN = np.zeros((network.num_blocks, 1), bool)
     A_MN[np.linspace(0, network.num_blocks - 1, active).round().astype(int)] = True
-    settings = Settings(batch_size=BATCH_SIZE, seq_len=SEQ_LEN, directions=1, device=device)
+    settings = Settings(batch_size=BATCH_SIZE, seq_len=SEQ_LEN, directions=1, estimator="cohort", device=device)
     directions = Directions("rademacher", network.sizes_M, dtype=network.dtype, device=network.device)
     seeds_Q = np.array([7], np.uint32)
     network(batch.rows([0]))  # loads the libraries' code and buffers

@@ -46,11 +46,11 @@ LR = 1e-7  # so small that the timed model stays what it was
 SETTINGS = Settings(lr=LR, directions=10, batch_size=8, seq_len=32, direction="gaussian")
 
 
-def client_batches(vocabulary: int) -> list[Rows]:
+def client_batches(vocabulary: int, num_clients: int = CLIENTS) -> list[Rows]:
     """For each client rows of random tokens, ``seq_len`` long."""
     generator, rows = np.random.default_rng(0), []
     B, L = SETTINGS.batch_size, SETTINGS.seq_len
-    for _ in range(CLIENTS):
+    for _ in range(num_clients):
         token_ids_BL = torch.from_numpy(generator.integers(3, vocabulary, (B, L)))
         label_B = torch.from_numpy(generator.integers(0, len(LABEL_IDS), B))
         rows.append(Rows.of_words(token_ids_BL, torch.full((B,), L - 1), label_B, LABEL_IDS))

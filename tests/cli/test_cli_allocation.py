@@ -9,6 +9,10 @@ import sys
 import numpy as np
 import pytest
 
+from tests.allocation.test_exact import fleet_budgets
+from tests.command import call, check_refused, tree
+from zorba_core.allocation import Status
+
 
 def check_matrix(result: dict) -> None:
     A_MN = np.zeros((result["num_blocks"], result["num_clients"]), int)
@@ -27,9 +31,9 @@ def check_matrix(result: dict) -> None:
     assert result["lower_bound"] <= result["lambda"]
 
 
-def test_allocate_prints_one_json_object_whose_numbers_its_matrix_gives(zorba):
+def test_allocate_prints_one_json_object_whose_numbers_its_matrix_gives():
     for solver in ["balanced", "lexicographic", "two-level", "exact"]:
-        status, out, err = zorba("allocate", "--budgets", "5,3,3,2,2,1", "--blocks", "5", "--solver", solver, "--json")
+        status, out, err = call("allocate", "--budgets", "5,3,3,2,2,1", "--blocks", "5", "--solver", solver, "--json")
         result = json.loads(out)
         assert (status, err) == (0, "")
         check_matrix(result)
@@ -38,10 +42,8 @@ def test_allocate_prints_one_json_object_whose_numbers_its_matrix_gives(zorba):
         assert result["optimal"] or solver != "exact"
 
 
-def test_allocate_from_a_model_gives_vram_of_each_client(zorba):
-    status, out, _ = zorba(
-        "allocate", "--model", "opt-125m", "--clients", "8", "--seed", "3", "--total", "30", "--json"
-    )
+def test_allocate_from_a_model_gives_vram_of_each_client():
+    status, out, _ = call("allocate", "--model", "opt-125m", "--clients", "8", "--seed", "3", "--total", "30", "--json")
     result = json.loads(out)
     assert status == 0
     check_matrix(result)
@@ -50,17 +52,17 @@ def test_allocate_from_a_model_gives_vram_of_each_client(zorba):
     assert result["vram_gib"]["total"] == pytest.approx(sum(result["vram_gib"]["per_client"]))
 
 
-def test_allocate_reads_a_fleet_and_saves_the_allocation(zorba, tmp_path):
+def test_allocate_reads_a_fleet_and_saves_the_allocation(tmp_path):
     fleet = tmp_path / "fleet.csv"
     fleet.write_text("client,vram_gib\nlab,2.5\noffice,1.2\nlaptop,0.6\n")
     saved = tmp_path / "a.json"
-    status, out, _ = zorba("allocate", "--fleet", str(fleet), "--save", str(saved))
+    status, out, _ = call("allocate", "--fleet", str(fleet), "--save", str(saved))
     assert status == 0
     assert "office" in out
     assert len(json.loads(saved.read_text())["blocks_per_client"]) == 3
 
 
-def test_wrong_request_is_one_line_on_stderr_and_status_2(zorba):
+def test_wrong_request_is_one_line_on_stderr_and_status_2():
     for arguments, message in [
         ("allocate --budgets 1,1 --blocks 3", "1 short"),
         ("allocate --budgets 0,3 --blocks 3", "client 0 has 0"),
@@ -68,11 +70,11 @@ def test_wrong_request_is_one_line_on_stderr_and_status_2(zorba):
         ("allocate --budgets 2,2", "--blocks"),
         ("allocate --budgets 2,2 --blocks 2 --clients 3", "not both"),
         ("allocate --clients 3 --fleet a.csv", "not both"),
-        ("allocate --fleet no-such.csv", "is no file"),
+        ("allocate --fleet no-such.csv", "is not a file"),
         ("allocate", "give --budgets"),
         ("allocate --model gpt-9 --clients 3", "unknown model"),
         ("allocate --budgets 2,2 --blocks 2 --solver simplex", "--solver is 'simplex'"),
-        ("allocate --budgets 2,2 --blocks 2 --total 3 --solver lexicographic", "cannot honour a total"),
+        ("allocate --budgets 2,2 --blocks 2 --total 3 --solver lexicographic", "does not support a total"),
         ("allocate --budgets 2,2 --blocks 2 --save a.xlsx", "ends in .json"),
         ("pareto --epsilons 0", "number of reductions"),
         ("pareto --by weight", "unknown sweep"),
@@ -85,17 +87,38 @@ def test_wrong_request_is_one_line_on_stderr_and_status_2(zorba):
         ("vram --model opt-9000b", "unknown model 'opt-9000b'"),
         ("vram --method lora", "unknown method 'lora'"),
         ("vram --dtype int4 --total-blocks 300", "--dtype is 'int4'"),
+        ("allocate --model opt-125m --clients 1000000000", "number of clients is 1000000000; it must be from 1"),
+        ("allocate --budgets 3,2 --blocks 1000000000", "1000000000 blocks for 2 clients are too many"),
+        ("pareto --epsilons 1000000000", "1000000000 points for 50 clients are too many"),
+        ("pareto --clients 1000000 --epsilons 1000", "1000 points for 1000000 clients are too many"),
+        ("vram --clients 1000000000 --total-blocks 1000000000", "number of clients is 1000000000"),
     ]:
-        status, out, err = zorba(*arguments.split())
+        status, out, err = call(*arguments.split())
         assert status == 2
         assert out == ""
         assert message in err
         assert err.count("\n") == 1
 
 
-def test_pareto_lists_points_with_their_place_on_the_front(zorba):
+@pytest.mark.parametrize("target", ["folder.json", "file/x.json"])
+def test_a_place_where_nothing_can_be_written_is_refused_before_and_nothing_is_left(tmp_path, monkeypatch, target):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "file").write_text("")
+    before = tree(tmp_path)
+    for request_ in (
+        "allocate --budgets 3,2 --blocks 3",
+        "scenario --budgets 3,2 --blocks 3 --total 5 --target-lambda 1.25",
+    ):
+        left = call(*request_.split(), "--save", target)
+        check_refused(left)
+        assert left.status == 2
+    assert tree(tmp_path) == before
+
+
+def test_pareto_lists_points_with_their_place_on_the_front():
     request = "pareto --model opt-125m --clients 12 --epsilons 40 --solver balanced --json"
-    status, out, _ = zorba(*request.split())
+    status, out, _ = call(*request.split())
     result = json.loads(out)
     assert status == 0
     assert len(result["points"]) == 40
@@ -105,23 +128,33 @@ def test_pareto_lists_points_with_their_place_on_the_front(zorba):
     assert result["hypervolume"] > 0
 
 
-def test_pareto_by_total_is_proven(zorba):
+def test_pareto_by_total_is_proven():
     arguments = ("pareto", "--clients", "12", "--by", "total", "--solver", "exact", "--epsilons", "5", "--json")
-    points = json.loads(zorba(*arguments)[1])["points"]
+    points = json.loads(call(*arguments)[1])["points"]
     assert all(point["optimal"] and point["tau"] is None for point in points)
 
 
-def test_scenario_by_name_and_by_target(zorba):
-    named = json.loads(zorba("scenario", "--model", "opt-125m", "--clients", "50", "--name", "SC1", "--json")[1])
+def test_scenario_by_name_and_by_target():
+    named = json.loads(call("scenario", "--model", "opt-125m", "--clients", "50", "--name", "SC1", "--json")[1])
     check_matrix(named)
     assert named["lambda"] == pytest.approx(0.5, abs=1e-3)
     budgets = ",".join(map(str, named["budgets"]))
     total = str(named["total_blocks"])
     arguments = ("--budgets", budgets, "--blocks", "12", "--total", total, "--target-lambda", "0.7", "--json")
-    given = json.loads(zorba("scenario", *arguments)[1])
+    given = json.loads(call("scenario", *arguments)[1])
     check_matrix(given)
     assert given["total_blocks"] == named["total_blocks"]
     assert given["lambda"] == pytest.approx(0.7, abs=1e-3)
+
+
+def test_a_time_limit_and_a_tolerance_reach_the_solver():
+    budgets = ",".join(map(str, fleet_budgets(24, seed=1)))
+    request = f"allocate --budgets {budgets} --blocks 24 --total 450 --solver exact --time-limit 0.02 --json"
+    hurried = json.loads(call(*request.split()).out)
+    assert (hurried["optimal"], hurried["status"]) == (False, Status.TIME_LIMIT.value)
+    request = "scenario --budgets 2,2,2 --blocks 2 --total 4 --target-lambda 0.7 --json --tolerance {}"
+    assert json.loads(call(*request.format(0.06).split()).out)["lambda"] == pytest.approx(0.75)
+    check_refused(call(*request.format(0.04).split()))
 
 
 def test_vram_prints_one_json_object_and_nothing_else():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.command import Left, call
 from tests.runs.test_own_data import reviews
-from zorba_core.cli import build_app
-from zorba_core.errors import InvalidInputError
 from zorba_core.runs import read_run
 
 
@@ -19,38 +18,40 @@ def csv(tmp_path):
     return str(tmp_path / "reviews.csv")
 
 
-def called(*arguments: str):
-    result = CliRunner().invoke(build_app(), arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result
+def called(*arguments: object) -> Left:
+    left = call(*arguments)
+    assert left.status == 0, left.err
+    return left
 
 
 def test_a_file_is_described_as_one_object_or_in_lines(csv, tiny_opt_folder):
-    facts = json.loads(called("task", csv, "--model", str(tiny_opt_folder), "--client", "branch", "--json").stdout)
+    facts = json.loads(called("task", csv, "--model", tiny_opt_folder, "--client", "branch", "--json").out)
     assert [label["name"] for label in facts["labels"]] == ["bad", "good"]
     assert sorted(facts["clients"]) == ["branch-0", "branch-1", "branch-2"]
     assert (facts["model"]["rounds"], facts["model"]["rows"]) == (150, facts["rows"]["validation"])
     assert 0 < facts["model"]["seconds_a_round"] < facts["model"]["minutes"] * 60
     assert facts["baselines"]["naive_bayes"] > facts["baselines"]["majority"]
-    lines = called("task", csv, "--model", str(tiny_opt_folder), "--seq-len", "8").stdout
+    lines = called("task", csv, "--model", tiny_opt_folder, "--seq-len", 8).out
     assert "reviews.csv, line 2" in lines
     assert "always the commonest label" in lines
     assert f"{tiny_opt_folder} cannot be trained on it: task reviews: seq_len 8" in lines
     assert "lose the end of their text: --seq-len" in lines
-    assert called("task", "toy-reviews", "--model", str(tiny_opt_folder)).stdout.startswith("task toy-reviews")
+    assert called("task", "toy-reviews", "--model", tiny_opt_folder).out.startswith("task toy-reviews")
 
 
 def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt_folder, tmp_path):
     small = "--rounds 1 --batch-size 2 --seq-len 32 --eval-rows 8 --directions 2 --force"
     done = called(
-        "train", "--data", csv, "--client", "branch", "--model", str(tiny_opt_folder), "--runs-folder",
-        str(tmp_path / "runs"), *small.split(), "--json",
+        "train", "--data", csv, "--client", "branch", "--model", tiny_opt_folder, "--runs-folder", tmp_path / "runs",
+        *small.split(), "--json",
     )  # fmt: skip
-    run = read_run(json.loads(done.stdout)["run"])
+    run = read_run(json.loads(done.out)["run"])
     assert (run.config["num_clients"], run.config["division"]) == (3, "natural")
-    assert "label   verdict: " in done.stderr
+    assert "label   verdict: " in done.err
+    assert run.config["rate"]["trials"]
+    assert "learning rate" in done.err
     assert run.environment["data"]["baselines"]["majority"] == 0.375
-    assert "[inferred; --prompt]" in done.stderr
+    assert "[inferred; --prompt]" in done.err
 
 
 def test_options_that_contradict_each_other_or_the_rows_are_named(csv, tiny_opt_folder, tmp_path):
@@ -65,6 +66,8 @@ def test_options_that_contradict_each_other_or_the_rows_are_named(csv, tiny_opt_
         ),
     ]:
         filled = [argument.replace("{csv}", csv) for argument in arguments]
-        with pytest.raises(InvalidInputError, match=says):
-            called("train", "--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path / "runs"), *filled)
+        refused = call("train", "--model", tiny_opt_folder, "--runs-folder", tmp_path / "runs", *filled)
+        assert (refused.status, refused.out) == (2, "")
+        assert refused.lines[-1].startswith("zorba: ")  # after what was inferred
+        assert re.search(says, refused.lines[-1])
         assert not (tmp_path / "runs").exists()

@@ -25,13 +25,14 @@ def tiny(tiny_opt_folder, tmp_path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_training_prints_one_json_object_and_leaves_a_run(zorba, tiny):
+def test_training_prints_one_json_object_and_leaves_a_run(tiny):
     prompt = ("--prompt", "{text} I found it")
-    code, out, err = zorba("train", *tiny, "--clients", "4", "--rounds", "3", *prompt, "--json")
+    code, out, err = call("train", *tiny, "--clients", "4", "--rounds", "3", *prompt, "--json")
     assert code == 0
     result = json.loads(out)
     run = read_run(result["run"])
     assert run.summary == {key: value for key, value in result.items() if key != "run"}
+    assert result["seconds"] > 0
     assert (run.config["dataset"], run.config["prompt"], run.task.prompt) == ("toy-reviews", prompt[1], prompt[1])
     assert run.config["allocation"]["fleet"] == "uniform"
     assert run.allocation.num_clients == 4
@@ -40,7 +41,7 @@ def test_training_prints_one_json_object_and_leaves_a_run(zorba, tiny):
 
 
 @pytest.mark.slow
-def test_budgets_fleet_and_equal_shares_decide_the_allocation(zorba, tiny, tmp_path):
+def test_budgets_fleet_and_equal_shares_decide_the_allocation(tiny, tmp_path):
     fleet = tmp_path / "fleet.csv"
     fleet.write_text("client,vram_gib\na,24\nb,24\n")
     for options, held in [
@@ -49,24 +50,24 @@ def test_budgets_fleet_and_equal_shares_decide_the_allocation(zorba, tiny, tmp_p
         (["--fleet", str(fleet)], [3, 3]),
         (["--budgets", "3,3,3", "--total", "5"], [2, 2, 1]),
     ]:
-        code, out, _ = zorba("train", *tiny, "--rounds", "1", "--json", *options)
+        code, out, _ = call("train", *tiny, "--rounds", "1", "--json", *options)
         assert code == 0
         assert sorted(read_run(json.loads(out)["run"]).allocation.blocks_held_N, reverse=True) == sorted(
             held, reverse=True
         )
 
 
-def test_an_allocation_made_elsewhere_is_trained_as_it_is(zorba, tiny, tmp_path):
+def test_an_allocation_made_elsewhere_is_trained_as_it_is(tiny, tmp_path):
     made = Allocation(np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 1, 0]]))
     write_allocation(tmp_path / "plan.json", made)
-    code, out, _ = zorba("train", *tiny, "--rounds", "1", "--allocation", str(tmp_path / "plan.json"), "--json")
+    code, out, _ = call("train", *tiny, "--rounds", "1", "--allocation", str(tmp_path / "plan.json"), "--json")
     assert code == 0
     run = read_run(json.loads(out)["run"])
     assert np.array_equal(run.allocation.A_MN, made.A_MN)
     assert run.config["allocation"]["file"] == "plan.json"
 
 
-def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path):
+def test_an_allocation_that_does_not_fit_is_refused(tiny, tmp_path):
     for blocks, options, says in [
         ([[1, 0], [0, 1]], [], "is for 2 blocks and the model has 3"),
         ([[1, 0], [1, 0], [1, 0]], [], "client 1 activates no block"),
@@ -74,39 +75,39 @@ def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path):
         ([[1, 1], [1, 0], [0, 1]], ["--clients", "5"], "is for 2 clients, --clients is 5"),
     ]:
         write_allocation(tmp_path / "plan.json", Allocation(np.array(blocks)))
-        code, _, err = zorba("train", *tiny, *options, "--allocation", str(tmp_path / "plan.json"))
+        code, _, err = call("train", *tiny, *options, "--allocation", str(tmp_path / "plan.json"))
         assert code == 2
         assert says in err
         assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
-def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tiny, tmp_path):
+def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(tiny, tmp_path):
     options = [*tiny[:8], *tiny[10:]]  # without --directions
     for method, work in (("zorba", 3), ("decomfl", 3), ("fedzo", 3), ("fedit", 3)):
-        code, out, _ = zorba("train", "--method", method, *options, "--clients", "3", "--rounds", "2")
+        code, out, _ = call("train", "--method", method, *options, "--clients", "3", "--rounds", "2")
         assert code == 0, out
         assert METHODS[method].title in out
         run = next(run for run in list_runs(tmp_path / "runs").runs if run.config["method"] == method)
         assert run.summary["work"] == run.work.iloc[-1] == 2 * 3 * work
         assert run.summary["communication"]["method"] == method
-    code, out, _ = zorba("runs", str(tmp_path / "runs"), "--json")
+    code, out, _ = call("runs", str(tmp_path / "runs"), "--json")
     assert {row["method"] for row in json.loads(out)["runs"]} == {"zorba", "decomfl", "fedzo", "fedit"}
 
 
-def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
-    _, out, _ = zorba("train", *tiny, "--clients", "3", "--rounds", "2", "--target", "0.01")
+def test_people_read_a_summary_and_a_list_of_runs(tiny, tmp_path):
+    _, out, _ = call("train", *tiny, "--clients", "3", "--rounds", "2", "--target", "0.01")
     assert "before" in out
     assert "reached in round 0" in out
     (tmp_path / "runs" / "foreign").mkdir()
-    code, out, err = zorba("runs", str(tmp_path / "runs"))
+    code, out, err = call("runs", str(tmp_path / "runs"))
     assert code == 0
     assert "at target" in out
     assert "foreign: not a run folder" in err
-    assert zorba("runs", str(tmp_path / "none"))[1].startswith("no runs in")
+    assert call("runs", str(tmp_path / "none"))[1].startswith("no runs in")
 
 
-def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(zorba, tiny, tmp_path):
+def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(tiny, tmp_path):
     for options, says in [
         (["--dataset", "mnist"], "--dataset is 'mnist'; choose one of sst2"),
         (["--model", "no-such"], "unknown model 'no-such'"),
@@ -121,7 +122,7 @@ def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(zorba, tiny, 
         (["--budgets", "3,2", "--clients", "5"], "names 2 clients"),
         (["--budgets", "3,9"], "client 1 has 9"),
         (["--budgets", "1,1"], "block"),
-        (["--fleet", "none.csv"], "'none.csv' is no file"),
+        (["--fleet", "none.csv"], "'none.csv' is not a file"),
         (["--label-words", "good,goodness"], "begins with the label word"),
         (["--seq-len", "65"], "64 positions"),
         (["--solver", "magic"], "--solver is 'magic'; choose one of"),
@@ -130,26 +131,28 @@ def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(zorba, tiny, 
         (["--method", "fedit"], "directions is 2 and fedit uses the gradient"),
         (["--method", "decomfl", "--solver", "exact"], "--solver is for --method zorba; decomfl activates every block"),
         (["--method", "fedzo", "--allocation", "a.json"], "--allocation is for --method zorba; fedzo activates every"),
-        (["--allocation", "a.json"], "allocation 'a.json' is no file; give one"),
+        (["--allocation", "a.json"], "allocation 'a.json' is not a file; give one"),
         (["--allocation", "a.json", "--total", "5"], "give --allocation or --total, not both"),
+        (["--method", "decomfl", "--clients", "1000000000"], "--clients is 1000000000; it must be at most 1000000"),
+        (["--budgets", "2", "--clients", "1000000000"], "--clients is 1000000000; it must be at most 1000000"),
     ]:
-        code, out, err = zorba("train", *tiny, *options)
+        code, out, err = call("train", *tiny, *options)
         assert (code, out) == (2, "")
         assert says in err
         assert len(err.strip().splitlines()) == 1
         assert not (tmp_path / "runs").exists()
 
 
-def test_a_missing_data_folder_is_said_with_status_2(zorba, tiny, monkeypatch, tmp_path):
+def test_a_missing_data_folder_is_said_with_status_2(tiny, monkeypatch, tmp_path):
     monkeypatch.setenv("ZORBA_DATA", str(tmp_path / "nothing"))
-    code, _, err = zorba("train", *tiny, "--dataset", "sst2")
+    code, _, err = call("train", *tiny, "--dataset", "sst2")
     assert code == 2
     assert "ZORBA_DATA" in err
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_diverging_run_leaves_with_status_1_and_one_line_of_reason(zorba, tiny, tmp_path):
-    code, out, err = zorba("train", *tiny, "--lr", "1e30", "--clients", "3", "--force")
+def test_a_diverging_run_leaves_with_status_1_and_one_line_of_reason(tiny, tmp_path):
+    code, out, err = call("train", *tiny, "--lr", "1e30", "--clients", "3", "--force")
     assert (code, out) == (1, "")
     assert "try a smaller learning rate" in err.strip().splitlines()[-1]
     assert not list_runs(tmp_path / "runs").runs[0].finished

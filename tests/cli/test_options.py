@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import subprocess
-import sys
-
 import click
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from zorba_core.allocation import SOLVERS
-from zorba_core.cli import allocation, build_app, training
+from zorba_core.cli import build_app
 from zorba_core.cli.allocation import FleetOptions, Limits, SolveOptions
 from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.task import TASKS
@@ -83,6 +79,22 @@ def test_each_option_is_its_field_by_name_default_and_help(all_commands):
             assert "{choices}" not in option.help
 
 
+def test_every_command_answers_in_json(all_commands):
+    assert len(all_commands) == 15
+    for name, command in all_commands.items():
+        assert any("--json" in option.opts for option in command.params), name
+
+
+def test_train_has_at_most_40_options_in_panels_and_the_six_most_needed_come_first(all_commands):
+    options, panels = all_commands["train"].params, {}
+    assert len(options) <= 40
+    for option in options:
+        panels.setdefault(option.rich_help_panel, []).append(option.name)
+    assert list(panels) == ["What most people need", "Data", "Allocation", "Training", "Model", "Run", None]
+    assert panels["What most people need"] == ["data", "label", "model", "clients", "rounds", "lr"]
+    assert panels[None] == ["as_json"]
+
+
 def test_help_shows_the_names_that_registries_hold(all_commands):
     command = all_commands["train"]
     command.get_help(click.Context(command))
@@ -96,28 +108,11 @@ def test_help_shows_the_names_that_registries_hold(all_commands):
         assert name in options["dataset"]
 
 
-def test_the_shared_options_are_declared_once():
-    for module in (allocation, training):
-        source = inspect.getsource(module)
-        for option in ("batch_size: int", "seed: int", "dtype: str", "lr: float"):
-            assert f"{option} = typer.Option" not in source, module.__name__
-
-
 def test_a_group_of_options_is_made_into_its_object_and_a_wrong_one_is_refused_by_the_field():
     refused = CliRunner().invoke(build_app(), ["vram", "--batch-size", "0", "--total-blocks", "300"])
     assert str(refused.exception) == "--batch-size is 0; it must be at least 1"
     told = CliRunner().invoke(build_app(), ["vram", "--seq-len", "64", "--total-blocks", "300"])
     assert "B=8, L=64, float32" in told.stdout
-
-
-def test_assembling_the_command_and_a_wrong_setting_load_no_torch():
-    code = (
-        "import sys; from zorba_core.cli import build_app; from zorba_core.engine.settings import Settings; "
-        "import zorba_core.federation.options; build_app(); "
-        "print([name for name in ('torch', 'transformers', 'plotly') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 def test_an_option_that_is_missing_is_named_as_it_is_written(monkeypatch, capsys):

@@ -171,8 +171,8 @@ def test_rows_have_the_score_and_the_prior_of_their_task(tiny_tokenizer):
 
 def test_prompts_to_write_after_leave_room_for_what_is_written(tiny_tokenizer):
     frame = questions(("the room was warm " * 30, ""), ("the soup", ""))
-    prompts = encode_prompts(QUESTIONS, frame[["text"]], tiny_tokenizer, 40, max_new_tokens=8)
-    assert len(prompts[0]) == 32
+    prompts, cut = encode_prompts(QUESTIONS, frame[["text"]], tiny_tokenizer, 40, max_new_tokens=8)
+    assert (len(prompts[0]), cut) == (32, 1)
     encoded = encode(QUESTIONS, questions(("the soup", "good")), tiny_tokenizer, 40)
     assert prompts[1] == encoded.token_ids_RL[0, : int(encoded.last_R[0]) + 1].tolist()
 

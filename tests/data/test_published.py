@@ -186,7 +186,7 @@ def test_missing_data_names_both_ways(monkeypatch, tmp_path):
     assert missing(get_task("sst2")).startswith("set ZORBA_DATA to a folder with sst2/train.parquet and sst2/valid")
     assert missing(get_task("toy-reviews")) == ""
     monkeypatch.setenv("ZORBA_DATA", str(tmp_path / "absent"))
-    with pytest.raises(MissingDataError, match="which is no folder"):
+    with pytest.raises(MissingDataError, match="which is not a folder"):
         load("sst2", "validation")
 
 

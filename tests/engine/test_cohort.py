@@ -41,7 +41,7 @@ def random_allocation(seed: int, num_blocks: int, num_clients: int, share: float
 
 
 def both(network, batches_N, A_MN, dtype, kind="rademacher", inactive="frozen", **options) -> tuple[Estimate, Estimate]:
-    directions = Directions(kind, network.sizes_M, dtype=dtype)
+    directions = Directions(kind, network.shapes_M, dtype=dtype)
     reference = estimate(network, batches_N, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
     cohort = estimate_cohort(network, batches_N, A_MN, SEEDS, directions, mu=MU, inactive=inactive, **options)
     return reference, cohort

@@ -19,7 +19,6 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.errors import InvalidInputError
 
-LABELS = [11, 250, 3]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 

@@ -1,4 +1,7 @@
-"""Low-rank directions: what they are, and that scalars and steps along them need no direction written out."""
+"""Low-rank directions: what they are, and that scalars and steps along them need no direction written out.
+
+The cohort's scalars along them are in ``test_cohort.py``.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,12 @@ import pytest
 import torch
 
 from tests.engine.forward_mode import estimate_jvp
-from tests.engine.test_cohort import MU, SEEDS, TOLERANCE, assert_same, batches, random_allocation
+from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.low_rank import with_exact_sums
 from zorba_core.engine.parts import DirectionKind
 from zorba_core.errors import InvalidInputError
@@ -44,14 +45,6 @@ def test_weights_are_moved_as_by_the_whole_direction(subtests):
             moved = weights.clone()
             directions.add_to(moved, 3, 0, 1e-3)
             assert torch.equal(moved, weights + directions.block(3, 0).mul_(1e-3))
-
-
-def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, subtests):
-    for dtype in [torch.float32, torch.float64]:
-        with subtests.test(dtype=dtype):
-            network = Blocks(make_tiny_model("opt", num_blocks=4), dtype=dtype)
-            asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, low_rank(network, dtype))
-            assert_same(estimate(*asked, mu=MU), estimate_cohort(*asked, mu=MU), TOLERANCE[dtype])
 
 
 def test_exact_scalars_without_gradients_are_those_of_forward_mode(family, make_tiny_model, subtests):

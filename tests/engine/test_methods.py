@@ -17,7 +17,6 @@ from zorba_core.engine.methods.fedzo import client_seeds
 from zorba_core.engine.parts import METHODS, method_of
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.round import FederatedRows, RoundContext, client_batch
-from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.preflight import preflight
@@ -29,23 +28,6 @@ BASELINES = ("decomfl", "fedzo", "fedit")
 
 def of(method: str, **changes) -> Settings:
     return SETTINGS.replace(method=method, **{"directions": None, "estimator": None, **changes})
-
-
-def rows_of_two_kinds(count: int, seed: int) -> Rows:
-    generator = torch.Generator().manual_seed(seed)
-    label_R = torch.randint(0, 2, (count,), generator=generator)
-    token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
-    return Rows.of_words(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R, [70, 71])
-
-
-@pytest.fixture
-def rows() -> FederatedRows:
-    return FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in range(4)], rows_of_two_kinds(40, 2))
-
-
-@pytest.fixture
-def new_network(make_tiny_model):
-    return lambda family="opt", dtype=torch.float32: Blocks(make_tiny_model(family), dtype=dtype)
 
 
 def weights(network: Blocks) -> list[torch.Tensor]:
@@ -187,17 +169,6 @@ def test_each_method_learns_that_one_answer_is_always_right(new_network, rows, s
             lr = 0.1 if method == "fedit" else 1e-2
             rounds = run_all(new_network(), FULL, rows, of(method, rounds=60, num_seeds=512, eval_every=60, lr=lr))
             assert rounds[-1].eval_loss < 0.8 * rounds[0].eval_loss
-
-
-@pytest.fixture
-def poisoned(new_network, rows):
-    """A network that makes infinities of one token, and rows in which client 2 alone has it."""
-    network = new_network()
-    with torch.no_grad():
-        network.model.model.decoder.embed_tokens.weight[399] = torch.inf
-    token_ids_RL = rows.train.token_ids_RL.clone()
-    token_ids_RL[rows.held_N[2], 0] = 399
-    return network, dataclasses.replace(rows, train=dataclasses.replace(rows.train, token_ids_RL=token_ids_RL))
 
 
 @pytest.mark.parametrize("method", BASELINES)

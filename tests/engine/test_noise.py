@@ -12,7 +12,6 @@ from zorba_core.engine import noise
 from zorba_core.engine.noise import normals, signs
 
 KINDS = {"signs": signs, "normals": normals}
-DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 SIZE = 2**18
 PINNED = ["5e4bb03cb811e5ff", "f9b970689e33c4e9"]
 FIRST_SIGNS = [1, -1, -1, 1, -1, -1, -1, -1, 1, 1, -1, 1]
@@ -42,16 +41,11 @@ def test_philox_gives_the_published_words(subtests):
             assert generator.random_raw(4).tolist() == words
 
 
-def test_the_bits_are_pinned_on_every_device(subtests):
-    """A change here changes what every earlier run drew."""
-    for device in DEVICES:
-        with subtests.test(device=device):
-            digests = [
-                hashlib.sha256(draw(2**32 - 5, 7, 100, 5000, device).cpu().numpy().tobytes()).hexdigest()[:16]
-                for draw in KINDS.values()
-            ]
-            assert digests == PINNED
-            assert signs(1, 2, 0, 12, device).tolist() == FIRST_SIGNS
+def test_the_bits_are_pinned():
+    """A change here changes what every earlier run drew. On a GPU, tests/gpu compares with the CPU's bits."""
+    drawn = [draw(2**32 - 5, 7, 100, 5000).numpy().tobytes() for draw in KINDS.values()]
+    assert [hashlib.sha256(noise).hexdigest()[:16] for noise in drawn] == PINNED
+    assert signs(1, 2, 0, 12).tolist() == FIRST_SIGNS
 
 
 def test_any_slice_is_a_part_of_the_whole(draw):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.test_cohort import batches as cohort_batches
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
@@ -19,22 +20,12 @@ from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.preflight import preflight
 
-LABELS = [11, 250, 3]
 A_MN = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
 SEEDS = range(8)
 
 
 def batches(num_clients: int = 4) -> list[Rows]:
-    generator = torch.Generator().manual_seed(7)
-    return [
-        Rows.of_words(
-            torch.randint(2, 400, (4, 20), generator=generator),
-            torch.randint(0, 20, (4,), generator=generator),
-            torch.randint(0, 3, (4,), generator=generator),
-            LABELS,
-        )
-        for _ in range(num_clients)
-    ]
+    return cohort_batches(num_clients, lengths=(20,))
 
 
 def network_of(family: str, make_tiny_model, precision: str = "bf16") -> Blocks:

@@ -72,5 +72,6 @@ def test_a_share_of_the_clients_is_drawn_afresh_each_round_by_its_key():
 
 
 def test_refusals_are_described_by_kind():
-    assert describe_refusals(np.array([2, 0, 4, 1, 2])) == "3 of 4 refused (2 non-finite, 1 outlier; first client 0)"
-    assert describe_refusals(np.array([0, 1])) == "none refused"
+    assert describe_refusals(np.array([2, 0, 4, 1, 2])) == (
+        "3 of 4 clients without a usable report (2 non-finite, 1 outlier; first client 0)"
+    )

@@ -14,11 +14,9 @@ from zorba_core.engine.settings import Settings
 def test_schedules_fall_to_nothing_after_the_last_round():
     settings = Settings(lr=1.0, rounds=10)
     rates = {
-        name: [lr_of_round(settings.replace(schedule=name), t) for t in range(1, 12)]
-        for name in ("constant", "cosine", "linear")
+        name: [lr_of_round(settings.replace(schedule=name), t) for t in range(1, 12)] for name in ("constant", "cosine")
     }
     assert rates["constant"] == [1.0] * 11
-    assert rates["linear"] == pytest.approx([1 - k / 10 for k in range(11)])
     assert rates["cosine"] == pytest.approx([0.5 * (1 + math.cos(math.pi * k / 10)) for k in range(11)], abs=1e-12)
 
 

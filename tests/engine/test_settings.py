@@ -26,6 +26,20 @@ def test_a_wrong_setting_is_named_with_its_value(subtests):
             assert "\n" not in str(caught.value)
 
 
+def test_a_large_model_gets_the_settings_that_suit_it(monkeypatch):
+    monkeypatch.setattr("zorba_core.engine.settings._has_bfloat16", lambda: True)
+    names = ("rounds", "schedule", "direction", "directions", "precision")
+
+    def suited(num_parameters: int = 135_000_000, **given) -> tuple:
+        settings = Settings.suited(num_parameters, **given)
+        return tuple(getattr(settings, name) for name in names)
+
+    assert suited() == (40, "cosine", "low-rank", 200, "bf16")
+    assert suited(directions=7, rounds=9) == (9, "cosine", "low-rank", 7, "bf16")
+    assert suited(estimator="cohort") == (40, "cosine", "low-rank", 10, "highest")  # finite differences
+    assert Settings.suited(2_000_000) == Settings()
+
+
 def test_a_batch_is_of_the_clients_own_rows_without_repeats():
     held = np.array([3, 8, 9, 21, 40])
     chosen = client_rows(held, run_seed=0, round_index=1, client=2, batch_size=4)

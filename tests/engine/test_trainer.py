@@ -8,12 +8,10 @@ import torch
 
 from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
-from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import LocalRounds, back_off, init, repeat_round, run_rounds, step
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.round import FederatedRows
-from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
@@ -21,24 +19,6 @@ A_MN = np.array([[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1]], dtype=bool)
 SETTINGS = Settings(
     rounds=4, directions=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3, estimator="cohort"
 )
-
-
-def rows_of_two_kinds(count: int, seed: int) -> Rows:
-    """Prompts of tokens 30..44 have label 0, prompts of tokens 45..59 label 1."""
-    generator = torch.Generator().manual_seed(seed)
-    label_R = torch.randint(0, 2, (count,), generator=generator)
-    token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
-    return Rows.of_words(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R, [70, 71])
-
-
-@pytest.fixture
-def rows() -> FederatedRows:
-    return FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in range(4)], rows_of_two_kinds(40, 2))
-
-
-@pytest.fixture
-def new_network(make_tiny_model):
-    return lambda dtype=torch.float32: Blocks(make_tiny_model("opt"), dtype=dtype)
 
 
 def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows):
@@ -71,7 +51,7 @@ def test_only_blocks_are_fine_tuned(new_network, rows):
 
 def test_a_round_is_the_equations_of_the_paper(new_network, rows):
     """w_m <- w_m - lr (1/Q) sum_n (a_mn / c_m) sum_q rho[n, q] v_q,m, from what the round reports."""
-    network = new_network(torch.float64)
+    network = new_network(dtype=torch.float64)
     before_M = [network.block_weights(m).clone() for m in range(3)]
     state, result = step(init(network, SETTINGS), network, Allocation(A_MN), rows, SETTINGS)
     for m in range(3):
@@ -141,7 +121,10 @@ def test_a_run_with_a_rate_of_its_own_choice_backs_off_and_resumes_so(new_networ
 
 def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the_cure(new_network, rows):
     settings = SETTINGS.replace(lr=1e30)
-    says = r"round \d.*4 of 4 refused \(4 non-finite; first client 0\).*smaller learning rate \(lr is 1e\+30\)"
+    says = (
+        r"round \d.*4 of 4 clients without a usable report \(4 non-finite; first client 0\).*smaller learning rate "
+        r"\(lr is 1e\+30\)"
+    )
     with pytest.raises(RunError, match=says):
         run_all(new_network(), Allocation(A_MN), rows, settings.replace(eval_every=4))
 
@@ -164,20 +147,6 @@ def test_a_subset_of_evaluation_rows_is_fixed_by_the_seed():
     assert not np.array_equal(chosen, choose_rows(500, 40, seed=4))
     assert len(set(chosen.tolist())) == 40
     assert np.array_equal(choose_rows(5, 40, seed=3), np.arange(5))
-
-
-POISON = 399  # a token that no row has by itself
-
-
-@pytest.fixture
-def poisoned(new_network, rows):
-    """A network that makes infinities of one token, and rows in which client 2 alone has it."""
-    network = new_network()
-    with torch.no_grad():
-        network.model.model.decoder.embed_tokens.weight[POISON] = torch.inf
-    token_ids_RL = rows.train.token_ids_RL.clone()
-    token_ids_RL[rows.held_N[2], 0] = POISON
-    return network, dataclasses.replace(rows, train=dataclasses.replace(rows.train, token_ids_RL=token_ids_RL))
 
 
 @pytest.mark.parametrize("estimator", ["cohort", "reference"])

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("flwr")
 
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
-from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
 from zorba_core.data.task import TASKS
 from zorba_core.engine.parts import ESTIMATORS, METHODS
 from zorba_core.federation import client_app, members
@@ -36,7 +35,7 @@ def _no_client_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ask(tiny_opt_folder: Path, tmp_path: Path) -> Callable[..., Request]:  # noqa: F811
+def ask(tiny_opt_folder: Path, tmp_path: Path) -> Callable[..., Request]:
     """A request, from changes of the run-config and of the settings."""
 
     def make(settings: dict[str, Any] | None = None, **config: Any) -> Request:
@@ -51,7 +50,7 @@ def ask(tiny_opt_folder: Path, tmp_path: Path) -> Callable[..., Request]:  # noq
 
 
 @pytest.fixture
-def nodes(tiny_opt_folder: Path) -> list[dict[str, Any]]:  # noqa: F811
+def nodes(tiny_opt_folder: Path) -> list[dict[str, Any]]:
     return [{"partition-id": n, "model": str(tiny_opt_folder)} for n in range(len(BUDGETS))]
 
 

@@ -221,7 +221,7 @@ def test_a_superlink_that_is_gone_ends_the_run_with_advice(ask, nodes, monkeypat
             raise httpx.ConnectError("refused")
 
     monkeypatch.setattr(members, "_SECONDS_TO_RECOVER", 0.1)
-    with pytest.raises(RunError, match="the SuperLink has not answered .* look at its log, then resume the run"):
+    with pytest.raises(RunError, match=r"the SuperLink has not answered .* look at its log, then resume the run"):
         serve(ask(), Gone(nodes))
 
 
@@ -232,7 +232,7 @@ def test_a_run_in_which_nobodys_scalars_are_of_use_ends(ask, nodes):
         serve(ask(), grid)
 
 
-def test_a_liar_moves_the_median_less(ask, nodes):
+def test_a_liar_moves_the_median_and_the_trimmed_mean_less(ask, nodes):
     def lies(client, t, given):
         if client == 2 and t == 1:
             given["scalars"] = ArrayRecord({"rho": Array(given["scalars"]["rho"].numpy() * 0 + 50.0)})

@@ -7,11 +7,10 @@ import tomllib
 from importlib import import_module
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.command import call, check_refused
 from tests.federation.conftest import all_equal
 from tests.runs.test_own_data import reviews
-from zorba_core.cli import build_app
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import client_app
@@ -26,10 +25,10 @@ from zorba_core.runs.record import Callback
 QUICK = "--rounds 2 --directions 2 --batch-size 2 --seq-len 24 --eval-every 1 --eval-rows 12 --lr 1e-3 --force --json"
 
 
-def run(*words: str) -> dict:
-    answer = CliRunner().invoke(build_app(), [*words], catch_exceptions=False)
-    assert answer.exit_code == 0, answer.output
-    return json.loads(answer.stdout)
+def run(*words: object) -> dict:
+    left = call(*words)
+    assert left.status == 0, left.err
+    return json.loads(left.out)
 
 
 def test_the_app_folder_is_what_flower_takes_and_names_our_two_files():
@@ -112,8 +111,9 @@ def test_a_wrong_request_is_named_before_anything_is_started(monkeypatch):
         (["--min-clients", "9"], "min_clients is 9"),
     ]:
         monkeypatch.setattr("zorba_core.federation.loopback.Loopback", None)
-        with pytest.raises(InvalidInputError, match=says):
-            CliRunner().invoke(build_app(), ["federate", "--dataset", "toy-reviews", *words], catch_exceptions=False)
+        refused = call("federate", "--dataset", "toy-reviews", *words)
+        check_refused(refused)
+        assert (refused.status, says in refused.err) == (2, True)
 
 
 def test_a_finished_run_and_one_of_other_hosts_are_not_resumed(ask, nodes, tmp_path):
@@ -127,8 +127,9 @@ def test_a_finished_run_and_one_of_other_hosts_are_not_resumed(ask, nodes, tmp_p
     with pytest.raises(RunError, match="stopped"):
         serve(ask(), LocalGrid(nodes), callbacks=[Stop()])
     (elsewhere,) = list_runs(tmp_path / "federated").runs
-    with pytest.raises(InvalidInputError, match="the clients are on other hosts; resume it with: flwr run"):
-        CliRunner().invoke(build_app(), ["resume", str(elsewhere.path)], catch_exceptions=False)
+    refused = call("resume", elsewhere.path)
+    check_refused(refused)
+    assert "the clients are on other hosts; resume it with: flwr run" in refused.err
     with pytest.raises(InvalidInputError, match="resume it with: zorba resume"):
         elsewhere.resume()
     done = serve(Request.of({"resume": str(elsewhere.path)}), LocalGrid(nodes))

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import call
 from tests.federation.conftest import all_equal
-from zorba_core.federation.server_app import serve
-from zorba_core.federation.simulate import LocalGrid
+from tests.runs.test_own_data import reviews
 from zorba_core.runs import read_run
 
 GENEROUS = 600  # seconds, on a busy machine
@@ -24,10 +24,10 @@ WORDS = (
 )
 
 
-def started(place: Path, model: Path) -> subprocess.Popen:
+def started(place: Path, model: Path, *words: str) -> subprocess.Popen:
     """The command, whose Flower processes have their files below ``place``. It must not ask the proxy, where nobody
     listens, for this machine."""
-    command = [sys.executable, "-m", "zorba_core", "federate", "--model", str(model), *WORDS.split()]
+    command = [sys.executable, "-m", "zorba_core", "federate", "--model", str(model), *words, *WORDS.split()]
     (place / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(place / "tmp"), "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
     command += ["--runs-folder", str(place / "runs")]
@@ -55,14 +55,21 @@ def await_gone(place: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_supernodes_end_with_the_simulations_weights(ask, nodes, tmp_path, tiny_opt_folder):
-    process = started(tmp_path, tiny_opt_folder)
+def test_two_supernodes_each_with_its_own_file_end_with_the_simulations_weights(tmp_path, tiny_opt_folder):
+    frame = reviews()
+    (tmp_path / "clients").mkdir()
+    for name, rows in (("north", frame[:30]), ("south", frame[30:])):
+        rows[["remark", "verdict"]].to_csv(tmp_path / "clients" / f"{name}.csv", index=False)
+    frame.head(20).to_csv(tmp_path / "test.csv", index=False)
+    data = ["--data", str(tmp_path / "clients" / "*.csv"), "--test", str(tmp_path / "test.csv"), "--label", "verdict"]
+    process = started(tmp_path, tiny_opt_folder, *data)
     answer, said = process.communicate(timeout=GENEROUS)
     assert process.returncode == 0, said
     run = read_run(json.loads(answer)["run"])
-    settings = {"rounds": 3, "eval_every": 2, "num_seeds": 4096}
-    simulated = serve(ask(settings, clients=2, budgets="3,2"), LocalGrid(nodes[:2]))
-    assert run.summary["weights_sha256"] == simulated.summary["weights_sha256"]
+    assert [Path(node["rows"]).name for node in run.config["federation"]["nodes"]] == ["north.csv", "south.csv"]
+    words = ["--simulate", "--model", tiny_opt_folder, *data, *WORDS.split()]
+    simulated = call("federate", *words, "--runs-folder", tmp_path / "simulated")
+    assert json.loads(simulated.out)["weights_sha256"] == run.summary["weights_sha256"]
     assert all_equal(run, 2)
     assert all(done.reported_N.all() for done in run.rounds[1:])
     await_gone(tmp_path)

@@ -5,15 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
-from zorba_core.cli import build_app
+from tests.command import call
 
 HERE = Path(__file__).parent
 ANSWERS = HERE / "command_answers.json"
@@ -66,12 +62,9 @@ def answer(request: str, places: dict[str, str]) -> Any:
     Raises:
         AssertionError: the command failed or printed something else beside its JSON object.
     """
-    printed = io.StringIO()
-    arguments = [part.format(**places) for part in request.split(" ")]
-    with contextlib.redirect_stderr(printed):
-        result = CliRunner().invoke(build_app(), [*arguments, "--json"])
-    assert result.exit_code == 0, f"{request}: {result.exception or result.output}"
-    return _lasting(json.loads(result.stdout))
+    left = call(*(part.format(**places) for part in request.split(" ")), "--json")
+    assert left.status == 0, f"{request}: {left.err}"
+    return _lasting(json.loads(left.out))
 
 
 def places(folder: Path) -> dict[str, str]:

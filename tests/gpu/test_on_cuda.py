@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from tests.engine.forward_mode import estimate_jvp
-from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, resume
+from tests.engine.test_cohort import MU, SEEDS, batches
+from tests.runs.resumable import ALLOCATION, SETTINGS, assert_ends_alike, interrupted, resume
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
@@ -28,22 +29,11 @@ from zorba_core.runs.train import fine_tune
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-LABELS = [11, 250, 3]
-SEEDS = [4, 2**32 - 1]
-MU = 1e-3
+LENGTHS = (6, 7, 20, 20, 13, 20, 7, 6, 9)  # of nine clients' rows
 
 
-def batches(count: int, rows: int = 4, device: str | torch.device = "cuda") -> list[Rows]:
-    generator = torch.Generator().manual_seed(7)
-    return [
-        Rows.of_words(
-            torch.randint(2, 400, (rows, length), generator=generator),
-            torch.randint(0, length, (rows,), generator=generator),
-            torch.randint(0, 3, (rows,), generator=generator),
-            LABELS,
-        ).to(device)
-        for length in (6, 7, 20, 20, 13, 20, 7, 6, 9)[:count]
-    ]
+def nine_batches(device: str | torch.device) -> list[Rows]:
+    return [rows.to(device) for rows in batches(9, lengths=LENGTHS)]
 
 
 def networks(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> tuple[Blocks, Blocks]:
@@ -94,7 +84,7 @@ def test_the_cohort_has_the_references_scalars_and_the_cpus(family, make_tiny_mo
                 A_MN = allocation()
                 for network in (on_cpu, on_cuda):
                     directions = Directions(kind, network.shapes_M, dtype=network.dtype, device=network.device)
-                    rows = batches(9, device=network.device)
+                    rows = nine_batches(network.device)
                     found = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
                     wanted = estimate(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
                     assert_near(found.rho_NQ, wanted.rho_NQ, 1e-9)
@@ -111,9 +101,14 @@ def test_exact_scalars_are_forward_modes(family, make_tiny_model, subtests):
                 _, network = networks(make_tiny_model(family, num_blocks=4))
                 directions = Directions(kind, network.shapes_M, dtype=network.dtype, device="cuda")
                 before = network.weights_sha256()
-                found = estimate_exact(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
-                wanted = estimate_jvp(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
-                assert_near(found.rho_NQ, wanted.rho_NQ, 1e-10)
+                found = estimate_exact(
+                    network, nine_batches("cuda"), allocation(), SEEDS, directions, mu=MU, inactive=inactive
+                )
+                wanted = estimate_jvp(
+                    network, nine_batches("cuda"), allocation(), SEEDS, directions, mu=MU, inactive=inactive
+                )
+                # Llama's norms compute in float32 whatever they are given.
+                assert_near(found.rho_NQ, wanted.rho_NQ, 1e-5 if family == "llama" else 1e-10)
                 assert network.weights_sha256() == before
 
 
@@ -134,15 +129,15 @@ def test_a_run_repeats_its_bits_and_resumes_and_replays_to_them(tiny_opt_folder,
     request = {"model": tiny_opt_folder, "settings": settings}
     whole, again = (fine_tune(ALLOCATION, **request, runs_folder=tmp_path / name) for name in ("whole", "again"))
     assert_ends_alike(again, whole)
-    half = fine_tune(ALLOCATION, **request, runs_folder=tmp_path / "half", callbacks=[After4()])
-    assert half.summary["rounds_done"] == 4
-    assert_ends_alike(resume(half.path), whole)
+    half = interrupted(tmp_path / "half", **request)
+    assert half.rounds_done == 4
+    assert_ends_alike(resume(half), whole)
     assert replay(whole.path).network.weights_sha256() == whole.summary["weights_sha256"]
 
 
 @pytest.mark.parametrize("method", ["fedit", "fedzo", "decomfl"])
 def test_every_method_runs_and_repeats_its_bits(tiny_opt_folder, tmp_path, method):
-    settings = SETTINGS.replace(method=method, directions=None).replace(device="cuda", rounds=3)
+    settings = SETTINGS.replace(method=method, directions=None, estimator=None, device="cuda", rounds=3)
     request = {"num_clients": 3, "model": tiny_opt_folder, "settings": settings, "force": True}
     first, again = (fine_tune(**request, runs_folder=tmp_path / name) for name in ("first", "again"))
     assert_ends_alike(again, first)

@@ -19,15 +19,14 @@ from zorba_core.plots import (
     LIGHT,
     Stairs,
     allocation_figure,
-    client_order,
     clients_figure,
     confusion_figure,
     front_figure,
-    front_order,
     histogram_figure,
     learning_curves_figure,
     stairs_figure,
 )
+from zorba_core.plots.allocation import client_order
 from zorba_core.plots.front import METHOD_STYLES
 from zorba_core.plots.theme import log_axis, log_ticks
 from zorba_core.vram import Workload, model_spec
@@ -45,7 +44,7 @@ def trace(figure, name):
 
 
 def test_along_the_front_more_vram_means_less_bias(front):
-    order = front_order(front)
+    order = front.order_F
     assert len(order) > 5
     assert (np.diff(front.vram_ratio_E[order]) > 0).all()
     assert (np.diff(front.bias_lambda_E[order]) < 0).all()
@@ -74,7 +73,7 @@ def test_ticks_read_as_numbers():
 
 def test_the_matrix_is_drawn_in_the_order_asked_for(front):
     allocation = front.allocation(front.knee)
-    order_N = client_order(allocation.A_MN, np.zeros(10), "blocks")
+    order_N = client_order(allocation.A_MN)
     assert (np.diff(allocation.blocks_held_N[order_N]) <= 0).all()
     figure = allocation_figure(allocation.A_MN, order_N=order_N)
     np.testing.assert_array_equal(figure.data[0].z, allocation.A_MN[:, order_N])
@@ -84,12 +83,18 @@ def test_the_matrix_is_drawn_in_the_order_asked_for(front):
 def test_the_stairs_of_vram_follow_their_clients(front):
     A_MN = front.allocation(front.knee).A_MN
     capacity, used = np.arange(10.0, 20.0), np.arange(10.0)
-    order_N = client_order(A_MN, capacity, "vram")
+    order_N = np.argsort(-capacity)
     figure = allocation_figure(A_MN, used_N_gib=used, capacity_N_gib=capacity, parameters_gib=0.5, order_N=order_N)
     names, inner = [f"client {n}" for n in range(9, -1, -1)], slice(1, -1)  # the ends widen the first and last step
     assert list(figure.layout.xaxis.categoryarray[inner]) == list(trace(figure, "free").x[inner]) == names
     np.testing.assert_array_equal(trace(figure, "free").y[inner], capacity[::-1])
     np.testing.assert_array_equal(trace(figure, "blocks").y[inner], used[::-1])
+
+
+def test_a_front_too_short_for_a_knee_is_drawn_without_one(front):
+    short = sweep(Fleet.uniform(MODEL, 10, workload=WORKLOAD), 2, seed=0)
+    assert short.knee is None
+    assert len(front_figure({"short": short}, knee=True).data) == 1
 
 
 def run(name, accuracy, target=0.75):

@@ -42,7 +42,7 @@ def assert_ends_alike(run: Run, whole: Run) -> None:
 def interrupted(runs_folder: Path, **options) -> Run:
     """A run that Ctrl-C ended after round 4."""
     with contextlib.suppress(RunError):
-        fine_tune(ALLOCATION, runs_folder=runs_folder, force=True, callbacks=[After4()], **options)
+        fine_tune(ALLOCATION, runs_folder=runs_folder, force=True, callbacks=[InterruptAfter4()], **options)
     return list_runs(runs_folder).runs[0]
 
 
@@ -50,8 +50,8 @@ def resume(run: str | os.PathLike[str] | Run, **options) -> Run:
     return read_run(run).resume(**options)
 
 
-class After4(Callback):
-    """Ctrl-C in round 4."""
+class InterruptAfter4(Callback):
+    """Ends a run after round 4, as Ctrl-C does. Raises RunError; wrap the call."""
 
     def on_round(self, done: Round) -> None:
         if done.round == 4:

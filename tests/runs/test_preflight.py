@@ -91,11 +91,6 @@ def test_however_far_off_a_mu_is_the_advised_one_passes_and_its_own_value_is_nam
     assert measured(network, mu=advised)[1] == []
 
 
-def test_a_mu_beyond_the_weights_own_size_gives_no_derivative(network):
-    assert measured(network, mu=10.0)[1] == ["scalars"]
-    assert measured(network, mu=10.0, estimator="exact")[1] == []  # has no mu
-
-
 def test_scalars_agree_with_float64_at_a_good_mu(network):
     assert measured(network, mu=1e-5)[0]["scalars"] < 0.05
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from zorba_core.runs.quality import (
     Quality,
@@ -15,7 +14,6 @@ from zorba_core.runs.quality import (
     rouge_l,
     text_metrics,
     token_f1,
-    wilson,
 )
 
 LABEL_R = np.array([0, 0, 0, 1, 1, 2])
@@ -27,12 +25,6 @@ PROBABILITY_RC = np.array(
 @pytest.fixture
 def quality() -> Quality:
     return Quality(("a", "b", "c"), LABEL_R, PROBABILITY_RC)
-
-
-def test_the_interval_is_wilsons():
-    for right, rows in [(0, 10), (3, 10), (10, 10), (873, 1000), (1, 1)]:
-        expected = binomtest(right, rows).proportion_ci(method="wilson")
-        assert wilson(right, rows) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_labels_are_counted_by_what_they_are_and_what_was_predicted(quality):

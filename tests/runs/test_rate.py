@@ -57,7 +57,7 @@ def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_roun
     assert chosen.refused == pytest.approx((share, share / 2), rel=0.05)
     assert chosen.lr == pytest.approx(share / 4, rel=0.05)
     assert chosen.rounds == 1 + 3 + 3 + 1 + 3  # after a loss of 3.1 no round is waited for
-    assert f"but three at {chosen.refused[-1]:.2g} raised it far" in chosen.sentence()
+    assert f"but test rounds at {chosen.refused[-1]:.2g} raised it far" in chosen.sentence()
 
 
 def test_a_rate_at_which_three_rounds_raise_the_loss_a_little_is_taken(parts, monkeypatch):

@@ -9,8 +9,6 @@ import platform
 import shutil
 import socket
 import stat
-import subprocess
-import sys
 
 import pytest
 
@@ -117,11 +115,6 @@ def test_a_changed_config_is_named_and_nothing_is_written(whole, tmp_path):
         check_refused(left)
         assert "rounds.jsonl: its first line does not match config.json" in left.err
     assert tree(tmp_path) == before
-
-
-def test_reading_runs_needs_no_torch():
-    code = "import sys, zorba_core.runs; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_without_git_the_commit_is_unknown_and_nothing_fails(monkeypatch, tmp_path):

@@ -76,6 +76,8 @@ def test_a_refused_client_is_said_once(capsys):
         status_N = np.array([0, 2, 0 if t < 3 else 4], np.uint8)
         progress.on_round(Round(t, status_N=status_N))
     said = stream.getvalue().split()
-    assert said.count("refused") == 2
-    assert "round 1: 1 of 3 refused (1 non-finite; first client 1)" in stream.getvalue()
-    assert "round 3: 2 of 3 refused (1 non-finite, 1 outlier; first client 1)" in stream.getvalue()
+    assert said.count("without") == 2
+    assert "round 1: 1 of 3 clients without a usable report (1 non-finite; first client 1)" in stream.getvalue()
+    assert (
+        "round 3: 2 of 3 clients without a usable report (1 non-finite, 1 outlier; first client 1)" in stream.getvalue()
+    )

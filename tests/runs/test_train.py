@@ -39,17 +39,6 @@ def test_an_allocation_becomes_a_run_of_three_files(tiny_opt_folder, tmp_path):
     assert sum(run.environment["data"]["rows_per_client"]) == run.environment["data"]["train_rows"]
 
 
-def test_one_seed_gives_one_set_of_weights_and_another_seed_another(tiny_opt_folder, tmp_path):
-    def weights(seed: int) -> str:
-        settings = SETTINGS.replace(rounds=2, eval_rows=10, seed=seed)
-        run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path)
-        return run.summary["weights_sha256"]
-
-    assert weights(0) == weights(0)
-    assert weights(0) != weights(1)
-    assert len(list_runs(tmp_path).runs) == 4
-
-
 def test_a_simulation_takes_exact_scalars_and_says_so(tiny_opt_folder, tmp_path):
     lines = []
     run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path, notice=lines.append)

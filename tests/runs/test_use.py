@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.runs.cards import run_card
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.data.load import load
 from zorba_core.engine.evaluation import choose_rows
@@ -151,35 +152,29 @@ def test_the_export_has_the_runs_weights_and_loads_by_itself(whole, exported):
     assert AutoTokenizer.from_pretrained(exported)("It was")["input_ids"]
 
 
-def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported, monkeypatch, capsys):
-    monkeypatch.chdir(exported.parent)
-    card = (exported / "README.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
-    assert len(code.splitlines()) == 3
-    exec(code, {})
+def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported):
+    card = run_card(exported)
+    assert len(card.code.splitlines()) == 3
     prediction = whole.predict("The text to classify")["prediction"][0]
     word = dict(zip(("negative", "positive"), whole.config["label_words"], strict=True))[prediction]
-    assert capsys.readouterr().out.strip() == word
+    assert card.printed == word
 
 
-def test_the_cards_lines_take_the_models_preference_out_as_the_run_does(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+def test_the_cards_lines_take_the_models_preference_out_as_the_run_does(tiny_opt_folder, tmp_path):
     words = ["bad", "good"]
     for seed in range(2):
         run = fine_tune(
             ALLOCATION, model=tiny_opt_folder, settings=SETTINGS.replace(seed=seed), label_words=words, prior=True,
             runs_folder=tmp_path, force=True,
         )  # fmt: skip
-        folder = run.export(tmp_path / f"model-{seed}")
-        monkeypatch.chdir(tmp_path)
-        (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
-        assert len(code.splitlines()) == 3
-        assert "sequence_bias" in code
-        exec(code, {})
+        card = run_card(run.export(tmp_path / f"model-{seed}"))
+        assert len(card.code.splitlines()) == 3
+        assert "sequence_bias" in card.code
         chosen = run.predict("The text to classify")["prediction"][0]
-        assert capsys.readouterr().out.strip() == dict(zip(("negative", "positive"), words, strict=True))[chosen]
+        assert card.printed == dict(zip(("negative", "positive"), words, strict=True))[chosen]
 
 
-def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_folder, tmp_path):
     words = ["not good at all", "very good"]
     run = fine_tune(
         ALLOCATION,
@@ -192,14 +187,10 @@ def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_fo
     report = run.evaluate()
     assert report.accuracy == run.summary["final_accuracy"]
     assert report.after.loss == pytest.approx(run.summary["final_loss"], abs=1e-9)
-    run.export(tmp_path / "model")
-    monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.S)
-    names: dict = {}
-    exec(code, names)
+    card = run_card(run.export(tmp_path / "model"))
     answer = run.predict("The text to classify")
-    assert capsys.readouterr().out.strip() == answer["prediction"][0]
-    scores = torch.tensor(list(names["scores"].values()))
+    assert card.printed == answer["prediction"][0]
+    scores = torch.tensor(list(card.names["scores"].values()))
     assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)
 
 
@@ -281,7 +272,7 @@ def test_written_answers_are_judged_by_what_was_wanted(writing, tmp_path):
     assert "exact match" in export.read_text(encoding="utf-8")
 
 
-def test_questions_are_turns_of_a_chat_where_the_model_has_a_template(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+def test_questions_are_turns_of_a_chat_where_the_model_has_a_template(tiny_opt_folder, tmp_path):
     shutil.copytree(tiny_opt_folder, tmp_path / "chatty")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "chatty")
     tokenizer.chat_template = "{% for m in messages %}review {{ m['content'] }} {% endfor %}it was"
@@ -291,9 +282,6 @@ def test_questions_are_turns_of_a_chat_where_the_model_has_a_template(tiny_opt_f
         ALLOCATION, data=rows, model=tmp_path / "chatty", settings=SETTINGS, runs_folder=tmp_path / "runs", force=True
     )
     assert (run.task.chat, run.task.prompt) == (True, "{question}")
-    folder = run.export(tmp_path / "model")
-    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
-    monkeypatch.chdir(tmp_path)
-    exec(code, {})
+    card = run_card(run.export(tmp_path / "model"))
     (written,) = run.predict("The text to answer")["prediction"]
-    assert capsys.readouterr().out.split()[: len(written.split())] == written.split()
+    assert card.printed.split()[: len(written.split())] == written.split()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.bounds import cauchy_bound
 from zorba_core.allocation.measures import Allocation
-from zorba_core.allocation.problem import Problem, whole_number, whole_numbers
+from zorba_core.allocation.problem import Problem, whole_number
 from zorba_core.allocation.solve import RowMetrics, Solution, Solver, find_solver, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.fleet import Fleet
@@ -65,6 +65,12 @@ class Front:
         frame.attrs |= {"knee": self.knee, "hypervolume": self.hypervolume}
         return frame
 
+    @property
+    def order_F(self) -> NDArray[np.int64]:
+        """Indices of the points on the front, least VRAM first, (F,)."""
+        on_front = np.flatnonzero(self.on_front_E)
+        return on_front[np.argsort(self.vram_ratio_E[on_front], kind="stable")]
+
     def budgets(self, i: int) -> NDArray[np.int64]:
         """The budget of each client at point ``i``, in whole blocks."""
         return self.budget_EN[i].astype(np.int64)
@@ -73,13 +79,13 @@ class Front:
         """The problem of point ``i``."""
         return Problem(self.budgets(i), self.num_blocks, None if self.limit_E is None else int(self.limit_E[i]))
 
-    def solution(self, i: int, *, time_limit: float = 10.0) -> Solution:
-        """Solve point ``i`` again. The result is always the same (for ``exact``, if it is proven in ``time_limit``).
+    def solution(self, i: int) -> Solution:
+        """Solve point ``i`` again. The result is always the same (for ``exact``, if it is proven in ten seconds).
 
         Raises:
             InfeasibleError: the point's budgets do not cover every block.
         """
-        return solve(self.problem(i), self.solver, seed=(_SOLVER_STREAM, self.seed, i), time_limit=time_limit)
+        return solve(self.problem(i), self.solver, seed=(_SOLVER_STREAM, self.seed, i))
 
     def allocation(self, i: int) -> Allocation:
         """The matrix of point ``i``: that of :meth:`solution`."""
@@ -104,7 +110,7 @@ def sweep(
     seed: int = 0,
     *,
     on_solution: Callable[[Solution], None] | None = None,
-    **options: Any,
+    time_limit: float = 10.0,
 ) -> Front:
     """Algorithm 2 over E ``points``: reductions epsilon_n = tau_n psi_max,n with tau ~ U[0, 1].
 
@@ -116,7 +122,7 @@ def sweep(
         tau_mode: ``"vector"`` draws one tau for all clients, as in the paper's text; ``"client"`` one for each client,
             which gives more points above half of the VRAM.
         on_solution: called with each solution, for progress, unless the solver has ``rows``.
-        options: for :func:`~zorba_core.allocation.solve.solve`, unless the solver has ``rows``.
+        time_limit: seconds for each point, if the solver searches.
 
     Raises:
         InvalidInputError: an unknown solver or mode, or too many points for memory.
@@ -141,7 +147,7 @@ def sweep(
     else:
         total_E = budget_EN.sum(axis=1, dtype=np.int64)
         problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(E))
-        columns = _one_by_one(problems, total_E, solver, seed, on_solution, options)
+        columns = _one_by_one(problems, total_E, solver, seed, on_solution, time_limit)
     columns |= {"tau_E": tau_EN.mean(axis=1), "clamped_E": (whole_EN < 1).sum(axis=1), "limit_E": None}
     return _front(fleet, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
 
@@ -153,7 +159,7 @@ def sweep_totals(
     *,
     seed: int = 0,
     on_solution: Callable[[Solution], None] | None = None,
-    **options: Any,
+    time_limit: float = 10.0,
 ) -> Front:
     """The front over totals: each client has its full budget, and all clients together activate at most T blocks.
 
@@ -174,9 +180,9 @@ def sweep_totals(
         least, most = max(M, N), int(budget_N.sum())
         count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
         totals = np.linspace(least, most, count).round().astype(int).tolist()
-    limit_E = whole_numbers("total", totals)
+    limit_E = np.array([whole_number("total", total, 1) for total in totals], np.int64)
     problems = (Problem(budget_N, M, total) for total in limit_E.tolist())
-    columns = _one_by_one(problems, limit_E, solver, seed, on_solution, options)
+    columns = _one_by_one(problems, limit_E, solver, seed, on_solution, time_limit)
     columns |= {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": np.zeros_like(limit_E), "limit_E": limit_E}
     budget_EN = np.broadcast_to(budget_N, (len(limit_E), N))
     return _front(fleet, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
@@ -220,7 +226,7 @@ def _one_by_one(
     solver: Solver,
     seed: int,
     on_solution: Callable[[Solution], None] | None,
-    options: dict[str, Any],
+    time_limit: float,
 ) -> dict[str, Any]:
     """Columns of a :class:`Front`. A problem is None if its budgets, ``total_E`` blocks, do not cover every block."""
     E = len(total_E)
@@ -229,7 +235,7 @@ def _one_by_one(
     for i, problem in enumerate(problems):
         if problem is None:
             continue
-        solution = solve(problem, solver, seed=(_SOLVER_STREAM, seed, i), **options)
+        solution = solve(problem, solver, seed=(_SOLVER_STREAM, seed, i), time_limit=time_limit)
         for name in RowMetrics._fields:
             columns[name][i] = getattr(solution.allocation, name.removesuffix("_E"))
         columns["lower_bound_E"][i], columns["optimal_E"][i] = solution.lower_bound, solution.optimal

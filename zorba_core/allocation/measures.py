@@ -38,8 +38,14 @@ def least_popularity(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
-    """Lambda of a matrix in which every client has a block."""
-    return float((1.0 / least_popularity(A_MN).astype(float) ** 2).sum())
+    """The paper's Lambda = sum_n 1 / (least popularity of n)^2; infinite when a client has no block."""
+    return _lambda_of(least_popularity(A_MN))
+
+
+def _lambda_of(least_N: NDArray[np.int64]) -> float:
+    clients_by_least = np.bincount(least_N)
+    least = np.flatnonzero(clients_by_least)
+    return float("inf") if least[0] == 0 else float((clients_by_least[least] / least.astype(float) ** 2).sum())
 
 
 class Allocation:
@@ -119,10 +125,8 @@ class Allocation:
 
     @cached_property
     def bias_lambda(self) -> float:
-        """The paper's Lambda = sum_n 1 / (least popularity of n)^2; infinite when a client has no block."""
-        clients_by_least = np.bincount(self.least_popularity_N)
-        least = np.flatnonzero(clients_by_least)
-        return float("inf") if least[0] == 0 else float((clients_by_least[least] / least.astype(float) ** 2).sum())
+        """As :func:`bias_lambda`."""
+        return _lambda_of(self.least_popularity_N)
 
     @cached_property
     def mean_inverse_popularity(self) -> float:

@@ -18,7 +18,6 @@ from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name
 TotalMode = Literal["le", "eq"]
 
 MAX_BLOCKS = 10_000
-MAX_CLIENTS = 10_000_000
 MAX_CELLS = 250_000_000  # limit of M * N, for comparison: 96 million with a million clients and 96 blocks
 
 
@@ -47,7 +46,7 @@ class Problem:
             raise InvalidInputError(f"total mode is {self.total_mode!r}; choose le (at most) or eq (exactly)")
         if self.total_mode == "eq" and self.total is None:
             raise InvalidInputError("total mode eq needs a total; give the total, or use le")
-        budget_N = whole_numbers("budget", self.budget_N)
+        budget_N = whole_budgets(self.budget_N)
         M, N = self.num_blocks, len(budget_N)
         if M > MAX_BLOCKS or M * N > MAX_CELLS:
             raise InvalidInputError(
@@ -101,7 +100,7 @@ def whole_number(what: str, value: Any, least: int) -> int:
     return number
 
 
-def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
+def whole_budgets(values_N: ArrayLike) -> NDArray[np.int64]:
     """A new int64 array of one whole number per client.
 
     Raises:
@@ -111,15 +110,15 @@ def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
         values = np.asarray(values_N)
     except ValueError:  # lists of different lengths
         values = np.empty((0, 0))
-    if values.ndim != 1 or not 1 <= values.size <= MAX_CLIENTS:
-        raise InvalidInputError(f"{what}s must be a list with one whole number per client (1 to {MAX_CLIENTS})")
+    if values.ndim != 1 or not values.size:
+        raise InvalidInputError("budgets must be a list with one whole number per client")
     if values.dtype.kind not in "iuf":
-        raise InvalidInputError(f"{what}s must be whole numbers below 2^63, not {values.dtype}")
+        raise InvalidInputError(f"budgets must be whole numbers below 2^63, not {values.dtype}")
     broken = np.flatnonzero((values != np.floor(values)) | (np.abs(values) >= 2.0**62))
     if broken.size:
         client = int(broken[0])
         raise InvalidInputError(
-            f"client {client}: {what} is {values[client]:g}; it must be a whole number of blocks (round it down)"
+            f"client {client}: budget is {values[client]:g}; it must be a whole number of blocks (round it down)"
         )
     return values.astype(np.int64)
 

@@ -12,7 +12,7 @@ import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ def solve_scenario(
     problem = problem_of(request, **limits)
     if problem.total is None:
         raise InvalidInputError("a scenario needs a total: the exact number of activated blocks")
-    for what, value in (("target Lambda", target_lambda), ("tolerance", tolerance)):
+    for what, value in (("target Lambda", target_lambda), ("tolerance", tolerance), ("time limit", time_limit)):
         if not 0 < value < np.inf:
             raise InvalidInputError(f"{what} is {value}; it must be a finite number above 0")
     started = time.perf_counter()
@@ -81,8 +81,6 @@ def solve_scenario(
         _refuse(problem, target_lambda, None, time_limit)
     rng, closest = np.random.default_rng(seed), np.inf
     for heat, start_MN in itertools.product(_HEATS, _starts(problem, target_lambda)):
-        if time.perf_counter() > deadline:
-            break
         A_MN = _walk(problem, start_MN, (target_lambda, tolerance), heat * target_lambda, deadline, rng)
         value = bias_lambda(A_MN)
         if abs(value - target_lambda) <= tolerance:
@@ -98,6 +96,8 @@ def solve_scenario(
             )
         if abs(value - target_lambda) < abs(closest - target_lambda):
             closest = value
+        if time.perf_counter() > deadline:
+            break
     _refuse(problem, target_lambda, closest, time_limit / 2)
 
 
@@ -140,7 +140,7 @@ def _with_starved(problem: Problem, popularities: list[int]) -> NDArray[np.bool_
     M, N, count = problem.num_blocks, problem.num_clients, len(popularities)
     if sum(popularities) > N:
         return None
-    order_N = np.argsort(-problem.usable_N, kind="stable")
+    order_N = problem.by_falling_budget_N
     A_MN = np.zeros((M, N), bool)
     A_MN[np.repeat(np.arange(M - count, M), popularities), order_N[: sum(popularities)]] = True
     rest_N = np.minimum(problem.usable_N - A_MN.sum(axis=0), M - count)
@@ -219,7 +219,7 @@ def _upper_bound(problem: Problem) -> float:
     return min(most, float((1.0 / popularity_M).sum())) * (1 + 1e-12)
 
 
-def _refuse(problem: Problem, target: float, closest: float | None, time_limit: float) -> None:
+def _refuse(problem: Problem, target: float, closest: float | None, time_limit: float) -> NoReturn:
     """
     Raises:
         InfeasibleError: always; with the possible interval of Lambda.

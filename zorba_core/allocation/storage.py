@@ -36,7 +36,7 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
     """
     path = Path(path)
     if not os.path.isfile(path):
-        raise MissingDataError(f"allocation {str(path)!r} is no file; give one that zorba allocate --save wrote")
+        raise MissingDataError(f"allocation {str(path)!r} is not a file; give one that zorba allocate --save wrote")
     try:
         content = files.read_json(path)
         num_blocks, blocks_per_client = content["num_blocks"], content["blocks_per_client"]

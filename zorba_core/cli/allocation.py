@@ -210,8 +210,7 @@ def pareto(
         "knee": front.knee,
         "vectors_with_clamped_clients": int((front.clamped_E > 0).sum()),
     }
-    on_front = np.flatnonzero(front.on_front_E)
-    on_front = on_front[np.argsort(front.vram_ratio_E[on_front])]
+    on_front = front.order_F
     lines = [
         f"{chosen.model.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {how.solver}: "
         f"{len(on_front)} on the front",

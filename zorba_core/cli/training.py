@@ -65,7 +65,7 @@ def train(
         text=("lr",),
         help={
             **_HELP,
-            "lr": "Learning rate, or auto: chosen by about fifteen trial rounds; default: auto.",
+            "lr": "Learning rate, or auto: chosen by 15 to 60 trial rounds; default: auto.",
             "rounds": "Rounds, T; default 150, and 40 for a large model.",
         },
     ),
@@ -213,7 +213,7 @@ def federate(
         make=dict,
         defaults=_FEDERATION_DEFAULTS,
         text=("lr",),
-        help={**_HELP, "lr": "Learning rate, or auto: chosen by about fifteen trial rounds; default: auto."},
+        help={**_HELP, "lr": "Learning rate, or auto: chosen by 15 to 60 trial rounds; default: auto."},
     ),
     options: ServerOptions = options_of(ServerOptions, panel="Federation"),
     folder: FolderOptions = options_of(FolderOptions, panel="Run"),

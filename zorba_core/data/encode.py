@@ -99,8 +99,8 @@ def encode_counted(
 
 def encode_prompts(
     task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int, *, max_new_tokens: int
-) -> list[list[int]]:
-    """The prompts without answers, cut so that ``max_new_tokens`` more fit into ``seq_len``.
+) -> tuple[list[list[int]], int]:
+    """The prompts without answers, cut so that ``max_new_tokens`` more fit into ``seq_len``, and how many were cut.
 
     Raises:
         InvalidInputError: columns are missing, or ``seq_len`` is too short for the prompt and the new tokens.
@@ -113,7 +113,8 @@ def encode_prompts(
             f"task {task.name}: seq_len {seq_len} cannot hold the prompt's own {prompts.fixed} tokens, some text and "
             f"{max_new_tokens} new tokens; use at least {prompts.fixed + max_new_tokens + prompts.num_texts}"
         )
-    return [prompts.tokens(row, room) for row in range(len(frame))]
+    rows = range(len(frame))
+    return [prompts.tokens(row, room) for row in rows], sum(prompts.length(row) > room for row in rows)
 
 
 def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> dict[str, int]:

@@ -84,7 +84,7 @@ def data_folder() -> Path | None:
     data = os.environ.get(DATA_VARIABLE, "")
     folder = Path(os.path.expanduser(data))
     if data and not folder.is_dir():
-        raise MissingDataError(f"{DATA_VARIABLE} is {data!r}, which is no folder: correct it or unset it")
+        raise MissingDataError(f"{DATA_VARIABLE} is {data!r}, which is not a folder: correct it or unset it")
     return folder if data else None
 
 

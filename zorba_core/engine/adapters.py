@@ -77,9 +77,7 @@ def with_adapters(model: PreTrainedModel, rank: int, seed: int) -> PeftModel:
 def _initialise(block: nn.Module, index: int, seed: int) -> None:
     start = 0
     for name, parameter in block.named_parameters():
-        if ".lora_B." in name:
-            parameter.zero_()
-        elif ".lora_A." in name:
+        if ".lora_A." in name:  # PEFT has set B to zero
             stop = start + parameter.numel()
             values = noise.normals(_SEEDS_OF_ADAPTERS + seed, index, start, stop)
             parameter.copy_(values.view(parameter.shape) / math.sqrt(3 * parameter.shape[1]))

@@ -119,7 +119,7 @@ class Directions:
     def factors(self, seeds_Q: Sequence[int], block: int) -> list[Factors]:
         """u_q and z_q of each parameter of the block, for a low-rank kind."""
         parts = self._parts_M[block]
-        count = parts[-1].drawn + parts[-1].numbers if parts else 0
+        count = parts[-1].first_sign + parts[-1].numbers if parts else 0
         signs_Q = [self._draw(int(seed), block, 0, count, self.device) for seed in seeds_Q]
         signs_QS = torch.stack(signs_Q).to(self.dtype)
         return [factors_of(part, signs_QS) for part in parts]

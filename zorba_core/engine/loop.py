@@ -53,6 +53,7 @@ class RoundSource(Protocol):
 
     settings: Settings
     network: Blocks
+    allocation: Allocation
 
     @property
     def rounds_done(self) -> int: ...
@@ -142,7 +143,7 @@ def step(
     reported_N = status_N == REPORTED
     try:
         if not reported_N.any():
-            raise RunError(f"no client's report is usable, {describe_refusals(status_N)}")
+            raise RunError(describe_refusals(status_N))
         rho_bar_MQ, method_state = method.update(context, reports, reported_N, state.method_state)
     except RunError as error:
         raise RunError(_diverged(str(error), t, settings)) from None

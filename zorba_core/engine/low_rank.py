@@ -34,12 +34,12 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """One parameter: its start in the block's vector (``start``) and in the block's signs (``drawn``)."""
+    """One parameter: its start in the block's vector (``start``) and in the block's signs (``first_sign``)."""
 
     start: int
     rows: int  # 1 for a vector
     columns: int
-    drawn: int
+    first_sign: int
     is_matrix: bool
 
     @property
@@ -67,18 +67,18 @@ class Factors(NamedTuple):
 def parts_of(shapes: Sequence[Shape]) -> tuple[Part, ...]:
     """The parameters of a block, from their shapes in the block's order."""
     parts: list[Part] = []
-    start = drawn = 0
+    start = sign = 0
     for shape in shapes:
         size, is_matrix = math.prod(shape), len(shape) > 1
         rows = shape[0] if is_matrix else 1
-        parts.append(Part(start, rows, size // max(rows, 1), drawn, is_matrix))
-        start, drawn = parts[-1].stop, drawn + parts[-1].numbers
+        parts.append(Part(start, rows, size // max(rows, 1), sign, is_matrix))
+        start, sign = parts[-1].stop, sign + parts[-1].numbers
     return tuple(parts)
 
 
 def factors_of(part: Part, signs_QS: Tensor) -> Factors:
     """A parameter's factors, from all signs of its block."""
-    own_QS = signs_QS[:, part.drawn : part.drawn + part.numbers]
+    own_QS = signs_QS[:, part.first_sign : part.first_sign + part.numbers]
     u_Qm, z_Qn = own_QS.split([part.numbers - part.columns, part.columns], dim=1)
     return Factors(part, u_Qm if part.is_matrix else z_Qn.new_ones(len(z_Qn), 1), z_Qn)
 

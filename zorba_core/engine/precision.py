@@ -1,5 +1,5 @@
-"""The precision of matrix products in forward passes. Weights and their updates, hidden states between blocks, norms
-and the label head always have the run's dtype, and so have all products of an evaluation.
+"""The precision of matrix products in forward passes. Weights, hidden states between blocks and norms always have the
+run's dtype, and the label head is in float64. The evaluations in the log have the precision ``highest``.
 
 - ``highest``: products in the run's dtype.
 - ``bf16``: factors rounded to bfloat16 (8 bits of mantissa), sums in float32, within each block (autocast). This is

@@ -58,11 +58,9 @@ def check_reports(rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *
 
 
 def describe_refusals(status_N: np.ndarray) -> str:
-    """For example ``"3 of 4 refused (2 non-finite, 1 outlier; first client 0)"``, or ``"none refused"``."""
+    """For example ``"3 of 4 clients without a usable report (2 non-finite, 1 silent; first client 0)"``."""
     refused = np.flatnonzero(status_N > NOT_ASKED)
-    if refused.size == 0:
-        return "none refused"
     codes, counts = np.unique(status_N[refused], return_counts=True)
     kinds = ", ".join(f"{count} {STATUSES[code]}" for code, count in zip(codes, counts, strict=True))
-    participants = int((status_N != NOT_ASKED).sum())
-    return f"{refused.size} of {participants} refused ({kinds}; first client {refused[0]})"
+    who = f"{refused.size} of {(status_N != NOT_ASKED).sum()} clients"
+    return f"{who} without a usable report ({kinds}; first client {refused[0]})"

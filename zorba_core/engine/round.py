@@ -129,6 +129,4 @@ def lr_of_round(settings: Settings, round_index: int) -> float:
     done = (round_index - 1) / settings.rounds
     if settings.schedule == "cosine":
         return settings.lr * 0.5 * (1 + math.cos(math.pi * done))
-    if settings.schedule == "linear":
-        return settings.lr * (1 - done)
     return settings.lr

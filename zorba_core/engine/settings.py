@@ -40,7 +40,7 @@ class Settings(Checked):
     """Rounds, T."""
     lr: float = Field(1e-2, gt=0)
     """Learning rate."""
-    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    schedule: Literal["constant", "cosine"] = "constant"
     """Schedule of the learning rate over the rounds: {choices}."""
     mu: float = Field(1e-3, ge=1e-30)
     """Length of a finite difference, in units of the direction."""

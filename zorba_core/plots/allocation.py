@@ -13,7 +13,6 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation.measures import least_popularity
 from zorba_core.plots.theme import LIGHT, Palette, axis, styled, trace
 
 _MOST_WITH_GAPS = 120  # clients; with more, the gaps would cover the cells
@@ -118,21 +117,9 @@ def _axes(
     return axes
 
 
-def client_order(
-    A_MN: NDArray[np.bool_], capacity_N: ArrayLike, by: str, *, budget_N: ArrayLike | None = None
-) -> NDArray[np.int64]:
-    """Clients from left to right: ``"given"``, ``"vram"`` (largest first), ``"budget"`` (largest first, needs
-    ``budget_N``), ``"blocks"`` (most blocks first, then by the first block, which groups equal columns)
-    or ``"least"`` (smallest least popularity first: the largest terms of Lambda)."""
-    if by == "vram":
-        return np.argsort(-np.asarray(capacity_N, float), kind="stable")
-    if by == "budget" and budget_N is not None:
-        return np.argsort(-np.asarray(budget_N), kind="stable")
-    if by == "blocks":
-        return np.lexsort((A_MN.argmax(axis=0), -A_MN.sum(axis=0)))
-    if by == "least":
-        return np.lexsort((A_MN.argmax(axis=0), least_popularity(A_MN)))
-    return np.arange(A_MN.shape[1])
+def client_order(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Clients with most blocks first, then by their first block, which groups equal columns."""
+    return np.lexsort((A_MN.argmax(axis=0), -A_MN.sum(axis=0)))
 
 
 def _popularity_bars(

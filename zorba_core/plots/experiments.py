@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from zorba_core.allocation import Allocation
+from zorba_core.plots.allocation import client_order
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, apply
 
 WIDTH = 900
@@ -34,7 +35,7 @@ def matrices_figure(allocations: Mapping[str, Allocation], *, palette: Palette =
     figure = make_subplots(1, len(allocations), subplot_titles=list(allocations), horizontal_spacing=0.06)
     for column, allocation in enumerate(allocations.values(), start=1):
         order_M = np.argsort(allocation.popularity_M, kind="stable")
-        order_N = np.lexsort((allocation.A_MN.argmax(axis=0), -allocation.blocks_held_N))
+        order_N = client_order(allocation.A_MN)
         figure.add_heatmap(
             z=allocation.A_MN[order_M][:, order_N].astype(np.uint8),
             colorscale=[[0, palette.faint], [1, palette.front]],
@@ -106,21 +107,21 @@ def differences_figure(
         differences: rows of :func:`zorba_core.study.statistics.paired`, by the name of the comparison.
         margin: half the width of a band around zero.
     """
-    from zorba_core.study.statistics import by_cell
+    from zorba_core.study.statistics import CELL, mean_interval
 
     figure, ticks = go.Figure(), []
     for name, rows in differences.items():
-        for cell in by_cell(rows).itertuples():
-            seeds = rows[(rows["base"] == cell.base) & (rows["task"] == cell.task)]["difference"]
-            y, finite = len(ticks), np.isfinite(cell.high)
-            ticks.append(f"{name}<br><span style='color:{palette.muted}'>{cell.base}</span>")
+        for (base, *_), cell in rows.groupby(CELL, sort=False):
+            seeds, mean = cell["difference"], mean_interval(cell["difference"])
+            y, finite = len(ticks), np.isfinite(mean.high)
+            ticks.append(f"{name}<br><span style='color:{palette.muted}'>{base}</span>")
             figure.add_scatter(
                 x=seeds, y=[y] * len(seeds), mode="markers", marker={"color": palette.quiet, "size": 6}, name="a seed"
             )
             figure.add_scatter(
-                x=[cell.value],
+                x=[mean.value],
                 y=[y],
-                error_x={"array": [cell.high - cell.value if finite else 0], "thickness": 2.2, "width": 6},
+                error_x={"array": [mean.high - mean.value if finite else 0], "thickness": 2.2, "width": 6},
                 mode="markers",
                 marker={"symbol": "diamond", "size": 11, "color": palette.selected},
                 name="mean, 95 % interval",

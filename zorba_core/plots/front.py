@@ -162,7 +162,7 @@ def front_figure(
     """
     traces = []
     for index, (name, front) in enumerate(fronts.items()):
-        order_F = front_order(front)
+        order_F = front.order_F
         color = palette.series[index % len(palette.series)]
         traces.append(
             trace(
@@ -182,6 +182,8 @@ def front_figure(
         traces.append(marked_points(list(references.values()), list(references), palette, name="the paper's scenarios"))
     if knee:
         for front in fronts.values():
+            if front.knee is None:
+                continue
             at = front.vram_ratio_E[front.knee], front.bias_lambda_E[front.knee]
             traces.append(chosen_point(*at, palette, name="knee"))
     drawn = [value for drawn_trace in traces for value in drawn_trace["y"]]
@@ -193,9 +195,3 @@ def front_figure(
         "yaxis": log_axis("Λ, convergence bias (lower is better)", drawn),
     }
     return styled(traces, palette, height=460, layout=layout)
-
-
-def front_order(front: Front) -> NDArray[np.int64]:
-    """Indices of the front's points, least VRAM first, shape (F,)."""
-    on_front = np.flatnonzero(front.on_front_E)
-    return on_front[np.argsort(front.vram_ratio_E[on_front], kind="stable")]

@@ -121,7 +121,8 @@ def forward_pass_figure(
 ) -> go.Figure:
     """Activations that are alive after each operation of a forward pass, and stairs of ``charged_mib`` for each block,
     as in the paper's model. ``block_ends[m]``: number of operations up to the end of block m."""
-    position_S = _in_blocks(len(alive_S_mib), block_ends)
+    blocks, steps = len(block_ends), np.arange(1, len(alive_S_mib) + 1)
+    position_S = np.interp(steps, [0, *block_ends], np.arange(blocks + 1)).tolist()
     stairs_x, stairs_y = [], []
     for m in range(len(block_ends)):
         stairs_x += [m, m + 1]
@@ -158,13 +159,3 @@ def forward_pass_figure(
         "legend": {"x": 0.01, "y": 0.99},
     }
     return styled(traces, palette, height=380, layout=layout)
-
-
-def _in_blocks(steps: int, block_ends: Sequence[int]) -> list[float]:
-    """The position of each operation along the blocks; operations before the first block belong to it."""
-    starts = [0, *block_ends[:-1]]
-    position = []
-    for step in range(1, steps + 1):
-        m = next((m for m, end in enumerate(block_ends) if step <= end), len(block_ends) - 1)
-        position.append(m + min(1.0, (step - starts[m]) / (block_ends[m] - starts[m])))
-    return position

@@ -204,7 +204,7 @@ def clients_figure(
         )
     layout: dict[str, Any] = {
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
-        "xaxis": {"title": {"text": "client, the worst served first"}, "type": "category", "showgrid": False},
+        "xaxis": {"title": {"text": "client, lowest accuracy first"}, "type": "category", "showgrid": False},
         "yaxis": {"title": {"text": metric}, "tickformat": ".0%", "range": [-0.03, 1.03]},
         "margin": {"l": 8, "r": 8, "t": 30, "b": 8},
     }

@@ -21,9 +21,9 @@ from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Rows
 from zorba_core.errors import InvalidInputError, MissingDataError, one_line
 from zorba_core.runs.folder import RunFolder, finished_folder
-from zorba_core.runs.load import check_files, check_rows, evaluation_frame, evaluation_rows, federated_rows
+from zorba_core.runs.load import check_files, check_rows, evaluation_frame, federated_rows
 from zorba_core.runs.predict import encoded, label_probabilities, written
-from zorba_core.runs.quality import Quality, Scored, TextQuality, by_client, change_p_value
+from zorba_core.runs.quality import Answered, Quality, TextQuality, by_client, change_p_value
 from zorba_core.runs.replay import RunModel, open_model
 
 CLIENT_ROWS = 100  # at most, of each client's training rows, where the evaluation rows name no client
@@ -35,8 +35,8 @@ class EvaluationReport:
 
     run: RunFolder
     data: str  # the rows' origin, in words
-    after: Scored
-    before: Scored | None  # the base model's answers
+    after: Answered
+    before: Answered | None  # the base model's answers
     per_client: tuple[dict[str, Any], ...] | None  # lowest accuracy first
     per_client_of: str  # the rows behind ``per_client``, or the reason why it is None
     cut_rows: int  # texts longer than seq_len
@@ -98,9 +98,13 @@ def evaluate_run(
         frame, where = labelled_rows(run.task, data, label, client), _named(data)
     tuned = open_model(run, model=model)
     if data is None:
-        frame, where = _own_rows(tuned)
+        check_files(run.environment["data"].get("files", {}), run.task, run.path)
+        frame = evaluation_frame(run.task, tuned.settings).reset_index(drop=True)
+        where = f"{run.task.title}, {run.task.rows.evaluation_split}"
     with tuned.in_use():
         rows, cut_rows = encoded(tuned, frame)
+        if data is None:
+            check_rows({"evaluation_sha256": rows.sha256()}, run.environment["data"], run.path, "evaluation")
         after, before = _score(tuned, tuned.network, frame, rows), None
         if base:
             try:
@@ -133,22 +137,12 @@ def _named(table: Table) -> str:
     return path.name if path.exists() else "/".join(path.parts[-2:])  # a pattern is shown with its folder
 
 
-def _score(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Scored:
+def _score(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Answered:
     task = tuned.run.task
     if task.kind == "text":
         loss, (given, _) = evaluate(network, rows).loss, written(tuned, network, frame)
         return TextQuality(tuple(fill(task.answer, frame)), tuple(given), loss)
     return Quality(task.label_names, frame["label"].to_numpy(np.int64), label_probabilities(network, rows))
-
-
-def _own_rows(tuned: RunModel) -> tuple[pd.DataFrame, str]:
-    """The run's evaluation rows, checked by their fingerprint, and their origin in words."""
-    run, task = tuned.run, tuned.run.task
-    check_files(run.environment["data"].get("files", {}), task, run.path)
-    _, facts = evaluation_rows(task, tuned.tokenizer, tuned.settings)
-    check_rows(facts, run.environment["data"], run.path, "evaluation")
-    frame = evaluation_frame(task, tuned.settings).reset_index(drop=True)
-    return frame, f"{task.title}, {task.rows.evaluation_split}"
 
 
 def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...] | None, str]:

@@ -21,9 +21,10 @@ from zorba_core.runs.load import (
     use_threads,
     with_label_prior,
 )
+from zorba_core.runs.rate import chains_of
 
 ROWS = 200  # to evaluate
-_TRIAL_ROUNDS = 12  # typical number in a search for the learning rate
+_TRIAL_ROUNDS = 12  # typical number in a chain of the search for the learning rate
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ class Expectation:
         )
 
 
-def expect(task: Task, model: str | os.PathLike[str], settings: Settings, allocation: Allocation) -> Expectation:
-    """Evaluate the base model on some rows and time one round.
+def expect(
+    task: Task, model: str | os.PathLike[str], settings: Settings, allocation: Allocation, *, find_lr: bool = True
+) -> Expectation:
+    """Evaluate the base model on some rows and time one round. ``find_lr``: whether the run searches for its rate.
 
     Raises:
         InvalidInputError, MissingDataError: model, rows and settings do not fit each other.
@@ -69,6 +72,7 @@ def expect(task: Task, model: str | os.PathLike[str], settings: Settings, alloca
         seconds = time.perf_counter() - started
     all_rows = min(len(load(task, task.rows.evaluation_split)), wanted or math.inf)
     evaluation_seconds *= all_rows / facts["evaluation_rows"]
-    evaluations = settings.rounds / settings.eval_every + _TRIAL_ROUNDS / 3
-    whole = (settings.rounds + _TRIAL_ROUNDS) * seconds + evaluations * evaluation_seconds
+    trial_rounds = _TRIAL_ROUNDS * chains_of(settings) if find_lr else 0
+    evaluations = settings.rounds / settings.eval_every + trial_rounds / 3
+    whole = (settings.rounds + trial_rounds) * seconds + evaluations * evaluation_seconds
     return Expectation(facts["evaluation_rows"], result.accuracy, plain, seconds, whole / 60)

@@ -249,8 +249,7 @@ def _method(run: RunFolder) -> str:
     lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]
     if config.get("directions"):
         along = f"{config['directions']} directions a round ({config['direction']})"
-        estimator = ESTIMATORS.get(config.get("estimator", "cohort"))  # None: its package is not installed
-        if estimator is None or not estimator.exact:
+        if not ESTIMATORS[config["estimator"]].exact:
             scalars = f"Forward passes only: {along}, difference length {config['mu']:g}"
         else:
             scalars = f"Simulated: exact derivatives along {along}, by backward passes"

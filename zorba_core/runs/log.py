@@ -136,7 +136,7 @@ def _record_of(done: Round) -> dict[str, Any]:
     for field in fields(Round):
         value = getattr(done, field.name)
         if isinstance(value, np.ndarray):
-            value = value.astype(int).tolist() if value.dtype == bool else value.tolist()
+            value = value.tolist()
         elif field.name == "method_state":
             value = {name: array.tolist() for name, array in value.items()}
         elif isinstance(value, tuple):

@@ -61,8 +61,10 @@ def _is_model(folder: Path) -> bool:
 def default_model(own_rows: bool, notice: Callable[[str], None] = lambda line: None) -> str:
     """The base model of a run that names none: for a user's rows ``REAL_MODEL`` if this machine has it, else
     ``DEFAULT_MODEL``."""
-    if not own_rows or REAL_MODEL in bundled_models():
-        return REAL_MODEL if own_rows else DEFAULT_MODEL
+    if not own_rows:
+        return DEFAULT_MODEL
+    if REAL_MODEL in bundled_models():
+        return REAL_MODEL
     notice(
         f"the model is {DEFAULT_MODEL}, which was trained only on reviews, news and inference; a real one learns other "
         f"tasks: zorba get-model {REAL_MODEL}"

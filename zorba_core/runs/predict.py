@@ -118,11 +118,8 @@ def written(tuned: RunModel, network: Blocks, frame: pd.DataFrame) -> tuple[list
     task, tokenizer, seq_len = tuned.run.task, tuned.tokenizer, tuned.settings.seq_len
     new = max(1, min(MAX_NEW_TOKENS, network.max_positions // 2))
     room = min(seq_len + new, network.max_positions)
-    prompts = encode_prompts(task, frame, tokenizer, room, max_new_tokens=new)
-    # With room for one more token, exactly the prompts that were cut become longer.
-    longer = encode_prompts(task, frame, tokenizer, room + 1, max_new_tokens=new)
+    prompts, cut = encode_prompts(task, frame, tokenizer, room, max_new_tokens=new)
     check_tokens(network, tokenizer, *prompts)
-    cut = sum(len(more) > len(prompt) for prompt, more in zip(prompts, longer, strict=True))
     tokens = generate_tokens(network, prompts, max_new_tokens=new, end=tokenizer.eos_token_id)
     return [tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in tokens], cut
 
@@ -141,18 +138,13 @@ def generate_tokens(
     and some tokenizers have no padding token.
 
     Raises:
-        InvalidInputError: a prompt is empty, or prompt and new tokens exceed the model's positions.
+        InvalidInputError: a prompt is empty.
     """
     by_length: dict[int, list[int]] = {}
     for place, prompt in enumerate(prompts):
         by_length.setdefault(len(prompt), []).append(place)
     if by_length and not min(by_length):
         raise InvalidInputError(f"prompt {by_length[0][0]} is empty; give it at least one token")
-    if by_length and max(by_length) + max_new_tokens > network.max_positions:
-        raise InvalidInputError(
-            f"a prompt of {max(by_length)} tokens and {max_new_tokens} new ones exceed the model's "
-            f"{network.max_positions} positions; generate fewer tokens or shorten the prompt"
-        )
     greedy = GenerationConfig(
         max_new_tokens=max_new_tokens,
         do_sample=False,

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,27 +132,23 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
     directions = directions_of(network, settings)
     probe = (network, batches_N, A_MN, seeds_Q, directions)
-    with network.at_precision("highest"):
+    exact = ESTIMATORS[settings.estimator].exact
+    finite = partial(estimate_cohort, mu=settings.mu, inactive=settings.inactive) if exact else estimator_of(settings)
+    with network.at_precision("highest"):  # bfloat16 would round away the difference of two losses
         exact_NQ = estimate_exact(*probe, inactive=settings.inactive).rho_NQ
+        finite_NQ = finite(*probe).rho_NQ  # the scalars that real clients would send
     checks = []
     if settings.precision != "highest":
-        rounded_NQ, precise_NQ = estimator_of(settings)(*probe).rho_NQ, exact_NQ
-        if not ESTIMATORS[settings.estimator].exact:
-            with network.at_precision("highest"):
-                precise_NQ = estimator_of(settings)(*probe).rho_NQ
-        checks.append(_product_check(_relative_error(rounded_NQ, precise_NQ), settings))
-    if not ESTIMATORS[settings.estimator].exact:
+        own_NQ, precise_NQ = estimator_of(settings)(*probe).rho_NQ, exact_NQ if exact else finite_NQ
+        checks.append(_product_check(_relative_error(own_NQ, precise_NQ), settings))
+        finite_NQ = finite_NQ if exact else own_NQ
+    differences = Differences.between(settings.mu, finite_NQ, exact_NQ)
+    if not exact:
         lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
-        estimated_NQ = estimator_of(settings)(*probe).rho_NQ
-        differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
         error, mu_cure = differences.relative_error, ""
         if not (lost <= MOST_LOST and error <= MOST_SCALAR_ERROR):
             mu_cure = _other_mu(probe, exact_NQ, settings)
         checks += [_perturbation_check(lost, mu_cure, settings), _scalar_check(error, mu_cure, exact_NQ, settings)]
-    else:  # the scalars that real clients would send
-        with network.at_precision("highest"):  # bfloat16 rounds away the difference of two losses
-            estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
-        differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
     if facts.exchanges == "estimates":
         taking_part = max(1, round(settings.participation * allocation.num_clients))
         seeds_U = [seed for n in clients for seed in client_seeds(seeds_Q, n)]
@@ -223,7 +220,7 @@ def _has_derivative(exact_NQ: np.ndarray) -> bool:
 
 
 def _perturbation_check(lost: float, mu_cure: str, settings: Settings) -> Check:
-    finding = f"rounding to the weights' float32 removes {lost:.0%} of mu v"
+    finding = f"rounding to the weights' float32 removes {lost:.0%} of the perturbation, mu times the direction"
     return _at_most("perturbation", lost, MOST_LOST, finding, _longer(settings, mu_cure))
 
 

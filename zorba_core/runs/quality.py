@@ -8,7 +8,6 @@ Shapes: R rows, C labels.
 
 from __future__ import annotations
 
-import math
 import re
 import string
 from collections import Counter
@@ -19,13 +18,12 @@ from typing import Any
 
 import numpy as np
 
-_Z = 1.959963984540054  # for a 95 % interval
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NOT_WORD = re.compile(r"[\W_]+")
 
 
-class Scored:
+class Answered:
     """Answers of R rows, each right or wrong."""
 
     rows: int
@@ -43,7 +41,7 @@ class Scored:
 
 
 @dataclass(frozen=True, eq=False)
-class Quality(Scored):
+class Quality(Answered):
     """Predicted labels of R rows, and the right ones."""
 
     labels: tuple[str, ...]  # names of 0..C-1
@@ -115,7 +113,7 @@ class Quality(Scored):
 
 
 @dataclass(frozen=True, eq=False)
-class TextQuality(Scored):
+class TextQuality(Answered):
     """Written answers of R rows, and the right ones."""
 
     expected: tuple[str, ...]
@@ -148,15 +146,15 @@ class TextQuality(Scored):
 
 def wilson(right: int, rows: int) -> tuple[float, float]:
     """95 % score interval of a share (Wilson, 1927)."""
+    from scipy.stats import binomtest  # slow to load
+
     if rows == 0:
         return (0.0, 1.0)
-    share = right / rows
-    centre = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
-    half = _Z / (1 + _Z**2 / rows) * math.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2))
-    return (max(0.0, centre - half), min(1.0, centre + half))
+    interval = binomtest(right, rows).proportion_ci(method="wilson")
+    return (float(interval.low), float(interval.high))
 
 
-def by_client(client_R: Sequence[Any], after: Scored, before: Scored | None = None) -> tuple[dict[str, Any], ...]:
+def by_client(client_R: Sequence[Any], after: Answered, before: Answered | None = None) -> tuple[dict[str, Any], ...]:
     """Accuracy on each client's rows with its interval, the lowest first; ``base_accuracy`` is from ``before``."""
     rows_of: dict[Any, list[int]] = {}
     for row, client in enumerate(client_R):

@@ -1,4 +1,4 @@
-"""Find a learning rate for a model, its data and its fleet, in about fifteen trial rounds.
+"""Find a learning rate for a model, its data and its fleet, in 15 to 60 trial rounds.
 
 Range test (Smith, Cyclical Learning Rates, 2017): from the base weights, each trial round doubles the rate; after each
 round the loss on held-out rows of the clients is measured. It falls, and from some rate on it is above the initial
@@ -8,7 +8,8 @@ begins at the result.
 
 A large rate may be harmless only because smaller ones came before it. So the result is tested: three rounds at that
 rate, from the base weights, must lower the loss, or at least not raise it far (a round of few rows may push a model
-towards one label, and the next rounds correct it). Otherwise half of the rate is tested.
+towards one label, and the next rounds correct it). Otherwise half of the rate is tested; after six refusals the next
+half is taken untested.
 
 With few directions one round is noisy: then the mean of several chains of rounds is taken, each with other directions.
 The first rate moves the weights by 1/128 of their length. If no round lowers the loss, the largest rate that does not
@@ -77,7 +78,7 @@ class Rate:
         loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
         if not below:
             return f"learning rate {self.lr:g}: no trial round lowered {loss}; it may fall only after many rounds"
-        but = f", but three at {min(self.refused):.2g} raised it far" if self.refused else ""
+        but = f", but test rounds at {min(self.refused):.2g} raised it far" if self.refused else ""
         return f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered {loss}{but}"
 
 
@@ -87,7 +88,7 @@ class Trials(Protocol):
     held_out_rows: int
 
     def begin(self, start: int) -> None:
-        """Begin a new chain of rounds, whose first number is ``start`` + 1. The network has the base weights."""
+        """Begin a new chain of rounds at the base weights; its first round has the number ``start`` + 1."""
 
     def step(self, lr: float) -> None:
         """Compute one round and update the network's weights.
@@ -117,11 +118,10 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     Raises:
         RunError: every rate raises the held-out loss far.
     """
-    chains = min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
     safety = SAFETY * math.sqrt(min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS))
     search = _Search(trials, network)
     try:
-        tried, largest = search.largest_stable(chains)
+        tried, largest = search.largest_stable(chains_of(settings))
         lr, refused = float(f"{safety * largest:.2g}"), []
         while len(refused) < _MOST_TESTS and not search.is_stable(lr):
             refused.append(lr)
@@ -129,6 +129,11 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     finally:
         network.copy_to_blocks(search.base_M)
     return Rate(lr, tried, search.initial, trials.held_out_rows, search.rounds, tuple(refused))
+
+
+def chains_of(settings: Settings) -> int:
+    """The number of chains, each of about a dozen trial rounds."""
+    return min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
 
 
 class _Search:

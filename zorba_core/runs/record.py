@@ -354,7 +354,7 @@ def memory_errors() -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
-            raise RunError("out of memory; free some, or use a smaller batch, length or model") from None
+            raise RunError("out of memory; free some, or use a smaller batch_size, seq_len or model") from None
         raise
 
 

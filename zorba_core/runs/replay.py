@@ -115,9 +115,10 @@ def replay(
         network, tokenizer = open_base(run, settings, model)
         if target and not (at == target and read_weights(run.path, network, run.rounds)):
             if method_facts(settings.method).first_order:
+                saved = f"rounds 0 and {at}" if at not in (0, target) else f"round 0: {WEIGHTS} is missing or damaged"
                 raise InvalidInputError(
-                    f"{run.path}: {settings.method} exchanges weights, so its log has no scalars to replay; there are "
-                    f"only rounds 0 and {at}"
+                    f"{run.path}: {settings.method} exchanges weights, so its log has no scalars to replay; there is "
+                    f"only {saved}"
                 )
             replay_rounds(run, network, settings, target)
             if run.finished and target == run.rounds_done:

@@ -66,9 +66,10 @@ def resume(
             at = weights_round(run.path)
             at = at if at <= run.rounds_done and read_weights(run.path, network, run.rounds) else 0
             if at < run.rounds_done:
-                notice(f"the rounds after the last evaluation (round {at}) are computed again")
+                notice(f"rounds after round {at}, the last with saved weights, are computed again")
                 log.cut_back(at)
-            state = replace(state, rounds_done=at)
+            if at:
+                state = replace(state, rounds_done=at, method_state=run.rounds[at].method_state)
         else:
             state = replay_rounds(run, network, settings, run.rounds_done)
         source = LocalRounds(network, run.allocation, rows, settings, state)

@@ -220,7 +220,7 @@ def _check_settings(
     if checked.failed and not (force or rate_is_measured):
         raise InvalidInputError(checked.reason())
     if checked.failed:
-        notice(f"{'forced' if force else 'note'}: {checked.findings}")
+        notice(f"{'trained anyway (--force)' if force else 'preflight'}: {checked.findings}")
     if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
         notice(checked.differences.sentence())
     return checked.describe()

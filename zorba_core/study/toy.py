@@ -122,8 +122,8 @@ def single_steps() -> tuple[tuple[str, str, int], ...]:
 
 def uneven_pairs() -> tuple[Pairs, Pairs]:
     """Pairs (lower Lambda, higher Lambda) of classes with equal totals: those whose first class is more uneven, and
-    those whose second is. A class is more uneven if it majorises the other in the blocks' popularities or in the
-    clients' numbers of blocks, and the other majorises it in neither."""
+    those whose second is. A class is more uneven if it majorises the other in the blocks' popularities and in the
+    clients' numbers of blocks, and the other does not."""
     classes, value = lettered_classes(), class_lambdas()
     uneven_is_lower, uneven_is_higher = [], []
     for low, high in itertools.permutations(classes, 2):
@@ -150,8 +150,8 @@ def counter_example() -> tuple[Allocation, Allocation]:
 
 def _more_uneven(a: Allocation, b: Allocation) -> int:
     """1 if the first is more uneven, -1 if the second is, 0 if neither."""
-    signs = {
-        majorises(x, y) - majorises(y, x) if majorises(x, y) or majorises(y, x) else None
-        for x, y in ((a.popularity_M, b.popularity_M), (a.blocks_held_N, b.blocks_held_N))
-    } - {0}
-    return signs.pop() or 0 if len(signs) == 1 else 0
+
+    def over(x: Allocation, y: Allocation) -> bool:
+        return majorises(x.popularity_M, y.popularity_M) and majorises(x.blocks_held_N, y.blocks_held_N)
+
+    return over(a, b) - over(b, a)

@@ -105,7 +105,7 @@ def lexicographic(problem: Problem, options: Options) -> Allocation:
     """
     if problem.total is not None:
         raise InvalidInputError(
-            "the lexicographic solver cannot honour a total (budgets decide it); leave it out, or use balanced, "
+            "the lexicographic solver does not support a total: the budgets decide it; leave it out, or use balanced, "
             "two-level or exact"
         )
     initial_MN = initial_matrix(problem.usable_N, problem.num_blocks)

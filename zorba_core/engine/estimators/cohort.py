@@ -142,8 +142,8 @@ class Cohort:
             rows = np.flatnonzero(chosen_N[group.client_R])
             for piece in np.array_split(rows, -(-len(rows) // group.piece_rows)) if len(rows) else []:
                 together = piece[-1] - piece[0] + 1 == len(piece)
-                where = slice(int(piece[0]), int(piece[-1]) + 1) if together else torch.from_numpy(piece)
-                chosen.append((group, where if together else where.to(self._network.device)))
+                whole = slice(int(piece[0]), int(piece[-1]) + 1)
+                chosen.append((group, whole if together else torch.from_numpy(piece).to(self._network.device)))
         return chosen
 
     def keep(self, pieces: list[Piece]) -> None:

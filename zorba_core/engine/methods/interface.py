@@ -36,7 +36,7 @@ from zorba_core.engine.parts import MethodFacts, estimator_of
 from zorba_core.engine.round import MethodState, Reports, RoundContext
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
-from zorba_core.errors import RunError
+from zorba_core.errors import InvalidInputError, RunError
 
 
 class Method(MethodFacts, ABC):
@@ -117,13 +117,13 @@ class ScalarMethod(Method):
         """:meth:`coefficients` in float64.
 
         Raises:
-            RunError: their shape is not that of the averages, or they are not finite.
+            InvalidInputError: their shape is not that of the averages.
+            RunError: they are not finite.
         """
         coefficients_MQ, state = self.coefficients(state, scalars, settings)
-        shape = scalars.rho_bar_MQ.shape
-        if np.shape(coefficients_MQ) != shape or not np.isfinite(coefficients_MQ).all():
-            raise RunError(
-                f"method {self.name} returns coefficients of shape {np.shape(coefficients_MQ)}; they must be finite "
-                f"and of shape {shape}"
-            )
+        given, shape = np.shape(coefficients_MQ), scalars.rho_bar_MQ.shape
+        if given != shape:
+            raise InvalidInputError(f"method {self.name} returns coefficients of shape {given} in place of {shape}")
+        if not np.isfinite(coefficients_MQ).all():
+            raise RunError(f"method {self.name} returns coefficients that are not finite")
         return np.asarray(coefficients_MQ, np.float64), logged_state(state)
