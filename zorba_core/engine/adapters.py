@@ -78,7 +78,6 @@ def _initialise(block: nn.Module, index: int, seed: int) -> None:
     start = 0
     for name, parameter in block.named_parameters():
         if ".lora_A." in name:  # PEFT has set B to zero
-            stop = start + parameter.numel()
-            values = noise.normals(_SEEDS_OF_ADAPTERS + seed, index, start, stop)
+            values = noise.normals(_SEEDS_OF_ADAPTERS + seed, index, start, start + parameter.numel())
             parameter.copy_(values.view(parameter.shape) / math.sqrt(3 * parameter.shape[1]))
-            start = stop
+            start += parameter.numel()
