@@ -1,6 +1,6 @@
 """Plotly figures for the notebooks and the dashboard."""
 
-from zorba_core.plots.allocation import allocation_figure
+from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.front import Stairs, front_figure, stairs_figure
 from zorba_core.plots.memory import histogram_figure
 from zorba_core.plots.runs import MEASURES, clients_figure, confusion_figure, curves_figure, learning_curves_figure
@@ -13,6 +13,7 @@ __all__ = [
     "Palette",
     "Stairs",
     "allocation_figure",
+    "client_order",
     "clients_figure",
     "confusion_figure",
     "curves_figure",
