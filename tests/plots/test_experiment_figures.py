@@ -21,7 +21,7 @@ def test_rows_end_with_their_popularity_scarcest_on_top():
 
 def test_an_arm_is_the_mean_of_its_seeds_within_their_range_as_far_as_all_went():
     table = table_of({"a": {0: [1.0, 0.5, 0.2], 1: [1.0, 0.7]}, "b": {0: [1.0, 0.9, 0.8]}})
-    band, mean, _, other = arm_curves_figure(table, "loss").data
+    band, mean, _, other = arm_curves_figure(table).data
     assert (mean.name, other.name) == ("a (2)", "b (1)")
     assert list(mean.x) == [0, 5]
     assert list(mean.y) == pytest.approx([1.0, 0.6])

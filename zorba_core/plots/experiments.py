@@ -62,15 +62,13 @@ def matrices_figure(allocations: Mapping[str, Allocation], *, palette: Palette =
     return figure.update_layout(width=WIDTH, margin={"t": 34, "l": 8, "r": 8, "b": 8})
 
 
-def arm_curves_figure(
-    table: pd.DataFrame, column: str = "accuracy", *, target: float | None = None, palette: Palette = LIGHT
-) -> go.Figure:
-    """Mean over seeds against rounds, a line for each arm of one cell, with the range over seeds. A line ends where the
-    first of its runs ends."""
+def arm_curves_figure(table: pd.DataFrame, *, palette: Palette = LIGHT) -> go.Figure:
+    """Mean loss over seeds against rounds, a line for each arm of one cell, with the range over seeds. A line ends where
+    the first of its runs ends."""
     figure = go.Figure()
     runs = table[table["role"] == "measure"]
     for index, (arm, rows) in enumerate(runs.groupby("arm", sort=False)):
-        at = rows.groupby("round")[column].agg(["mean", "min", "max", "count"])
+        at = rows.groupby("round")["loss"].agg(["mean", "min", "max", "count"])
         at = at[at["count"] == at["count"].max()]
         color = palette.series[index % len(palette.series)]
         figure.add_scatter(
@@ -91,10 +89,8 @@ def arm_curves_figure(
             line={"color": color, "dash": DASHES[index % len(DASHES)], "width": 2.2},
             marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7},
         )
-    if target is not None:
-        figure.add_hline(y=target, line={"color": palette.muted, "dash": "dot", "width": 1.5})
     apply(figure, palette, height=380)
-    figure.update_xaxes(title="rounds").update_yaxes(title="loss, nats" if column == "loss" else column)
+    figure.update_xaxes(title="rounds").update_yaxes(title="loss, nats")
     return figure.update_layout(width=WIDTH, margin={"t": 20, "l": 8, "r": 8, "b": 8})
 
 

@@ -20,19 +20,16 @@ def can_be_made() -> bool:
     return importlib.util.find_spec("kaleido") is not None and any(map(shutil.which, _BROWSERS))
 
 
-def picture_bytes(figure: go.Figure, suffix: str, *, scale: float = 2) -> bytes:
-    """The figure as ``pdf``, ``svg`` or ``png``. Takes about two seconds, less if a kaleido server runs.
-
-    Args:
-        scale: pixels of the PNG for each pixel of the figure.
-    """
+def picture_bytes(figure: go.Figure, suffix: str) -> bytes:
+    """The figure as ``pdf``, ``svg`` or ``png`` (two pixels for each of the figure's). Takes about two seconds, less if
+    a kaleido server runs."""
     import kaleido
 
     options = {
         "format": suffix,
         "width": figure.layout.width or _WIDTH,
         "height": figure.layout.height or _HEIGHT,
-        "scale": scale if suffix == "png" else 1,
+        "scale": 2 if suffix == "png" else 1,
     }
     with _ONE_AT_A_TIME:
         return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=dict(OFFLINE))

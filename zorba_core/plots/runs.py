@@ -158,18 +158,13 @@ def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette:
 
 
 def clients_figure(
-    per_client: Sequence[Mapping[str, Any]],
-    overall: float | None = None,
-    *,
-    metric: str = "accuracy",
-    palette: Palette = LIGHT,
+    per_client: Sequence[Mapping[str, Any]], overall: float | None = None, *, palette: Palette = LIGHT
 ) -> go.Figure:
     """Accuracy of each client with its 95 % interval, the lowest on the left, and the base model's accuracy.
 
     Args:
         per_client: entries of an evaluation's ``per_client``; at most the lowest 60 are drawn.
         overall: accuracy over all rows, drawn as a line.
-        metric: title of the axis.
     """
     table = pd.DataFrame(list(per_client[:MOST_CLIENTS]))
     low, high = np.array(table["accuracy_interval"].tolist()).T
@@ -205,7 +200,7 @@ def clients_figure(
     layout: dict[str, Any] = {
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
         "xaxis": {"title": {"text": "client, lowest accuracy first"}, "type": "category", "showgrid": False},
-        "yaxis": {"title": {"text": metric}, "tickformat": ".0%", "range": [-0.03, 1.03]},
+        "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%", "range": [-0.03, 1.03]},
         "margin": {"l": 8, "r": 8, "t": 30, "b": 8},
     }
     if overall is not None:

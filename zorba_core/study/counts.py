@@ -106,10 +106,10 @@ def cell_gib(row: Row, method: str) -> float:
     return method_facts(method).total_bytes(row.model, row.workload, NUM_CLIENTS, blocks) / GIB
 
 
-def acceptance_share(row: Row, tolerance_gib: float = TOLERANCE_GIB) -> float:
+def acceptance_share(row: Row) -> float:
     """The share of arbitrary numbers that lie within the tolerance of a whole number of activated blocks. Two such
     numbers are one block apart."""
-    return min(1.0, 2 * tolerance_gib * GIB / psi_block_bytes(row.model, row.workload))
+    return min(1.0, 2 * TOLERANCE_GIB * GIB / psi_block_bytes(row.model, row.workload))
 
 
 def common_parameters(preset: str, zorba: bool) -> tuple[float, float]:
