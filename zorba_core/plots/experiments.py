@@ -63,8 +63,8 @@ def matrices_figure(allocations: Mapping[str, Allocation], *, palette: Palette =
 
 
 def arm_curves_figure(table: pd.DataFrame, *, palette: Palette = LIGHT) -> go.Figure:
-    """Mean loss over seeds against rounds, a line for each arm of one cell, with the range over seeds. A line ends where
-    the first of its runs ends."""
+    """Mean loss over seeds against rounds, a line for each arm of one cell, with the range over seeds. A line ends
+    where the first of its runs ends."""
     figure = go.Figure()
     runs = table[table["role"] == "measure"]
     for index, (arm, rows) in enumerate(runs.groupby("arm", sort=False)):
