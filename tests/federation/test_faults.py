@@ -105,7 +105,7 @@ def test_a_late_answer_is_not_used_and_the_client_takes_part_again(ask, nodes):
 
     grid = Changed(nodes, change)
     grid.slow.add(3)
-    run = serve(ask({"rounds": 6}, deadline=0.3), grid)
+    run = serve(ask({"rounds": 6}, deadline=3.0), grid)
     assert [done.status_N[3] for done in run.rounds[1:]][:2] == [SILENT, NOT_ASKED]
     assert run.rounds[6].status_N[3] == REPORTED
     assert any(event.get("reason") == "it came too late" for done in run.rounds for event in done.events)
@@ -205,7 +205,7 @@ def test_a_greeting_that_does_not_arrive_is_sent_again(ask, nodes):
             return super()._answered(message, context)
 
     lost: list[Message] = []
-    run = serve(ask(), Lossy(nodes))
+    run = serve(ask(**{"start-timeout": 60.0}), Lossy(nodes))
     assert all(done.reported_N.all() for done in run.rounds[1:])
     assert [event["what"] for event in run.rounds[1].events].count("out of reach") == 1
 
