@@ -101,14 +101,14 @@ def test_exact_scalars_are_forward_modes(family, make_tiny_model, subtests):
                 _, network = networks(make_tiny_model(family, num_blocks=4))
                 directions = Directions(kind, network.shapes_M, dtype=network.dtype, device="cuda")
                 before = network.weights_sha256()
-                found = estimate_exact(
+                on_card = estimate_exact(
                     network, nine_batches("cuda"), allocation(), SEEDS, directions, mu=MU, inactive=inactive
                 )
                 wanted = estimate_jvp(
                     network, nine_batches("cuda"), allocation(), SEEDS, directions, mu=MU, inactive=inactive
                 )
                 # Llama's norms compute in float32 whatever they are given.
-                assert_near(found.rho_NQ, wanted.rho_NQ, 1e-5 if family == "llama" else 1e-10)
+                assert_near(on_card.rho_NQ, wanted.rho_NQ, 1e-5 if family == "llama" else 1e-10)
                 assert network.weights_sha256() == before
 
 
