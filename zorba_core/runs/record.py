@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from zorba_core import __version__
 from zorba_core.allocation import Allocation
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.task import Task
@@ -265,7 +266,7 @@ def environment_of(settings: Settings) -> dict[str, Any]:
     commit, dirty = _git_state()
     on_cuda = settings.device == "cuda"
     return {
-        "zorba_core": importlib.metadata.version("zorba-core"),
+        "zorba_core": __version__,
         "engine_version": ENGINE_VERSION,  # runs of one config have equal bits only if this is equal
         "git_commit": commit,
         "git_dirty": dirty,
