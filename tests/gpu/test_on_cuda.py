@@ -90,8 +90,8 @@ def test_the_cohort_has_the_references_scalars_and_the_cpus(family, make_tiny_mo
                     assert_near(found.rho_NQ, wanted.rho_NQ, 1e-9)
                     if network is on_cpu:
                         first = found
-                # Rotations of positions are rounded to float32, by each device's own cosine.
-                assert_near(found.rho_NQ, first.rho_NQ, 1e-6 if family == "llama" else 1e-9)
+                # Llama computes norms and rotations in float32, each device in its own order: 1e-8 of a loss, over mu.
+                assert_near(found.rho_NQ, first.rho_NQ, 1e-4 if family == "llama" else 1e-9)
 
 
 def test_exact_scalars_are_forward_modes(family, make_tiny_model, subtests):
