@@ -41,24 +41,30 @@ FRONT = ".st-key-front .main-svg .trace"
 
 
 @contextlib.contextmanager
-def serve(runs_folder: Path | None = None, timeout: float = 400.0) -> Iterator[str]:
-    """The dashboard's address. ``runs_folder`` stands in for artifacts/runs."""
-    with server_process(runs_folder, timeout) as (address, _):
+def serve(runs_folder: Path | None = None, timeout: float = 400.0, script: Path | None = None) -> Iterator[str]:
+    """The dashboard's address. ``runs_folder`` stands in for artifacts/runs, ``script`` for the dashboard."""
+    with server_process(runs_folder, timeout, script) as (address, _):
         yield address
 
 
 @contextlib.contextmanager
-def server_process(runs_folder: Path | None = None, timeout: float = 400.0) -> Iterator[tuple[str, int]]:
-    """The dashboard's address and the process that serves it."""
+def server_process(
+    runs_folder: Path | None = None, timeout: float = 400.0, script: Path | None = None
+) -> Iterator[tuple[str, int]]:
+    """The address and the process of the dashboard, or of another Streamlit script."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    command = ["app", "--port", str(port)]
+    if script is not None:
+        command = ["streamlit", "run", str(script), "--server.address", "127.0.0.1", "--server.port", str(port)]
+        command += ["--server.headless", "true", "--browser.gatherUsageStats", "false"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if runs_folder is not None:
         environment["ZORBA_RUNS"] = str(runs_folder)
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "app", "--port", str(port)],
+            [sys.executable, "-m", *command],
             cwd=ROOT,
             env=environment,
             stdout=log,

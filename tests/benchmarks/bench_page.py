@@ -4,8 +4,8 @@
 
 Time from the key or click until the last change of the front or the matrix is painted, for fleets of 50 and 1,000
 clients; and from the address to the first picture. A slider sends its value when the key or the mouse is let go. Most
-of the time is the browser's: the id of a Streamlit chart contains its data, so a figure that changes is drawn anew. Run
-it on a quiet machine.
+of the time is the browser's: the id of a Streamlit chart contains its data, so a figure that changes is drawn anew. The
+floor is the smallest Streamlit page with the same parts. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -46,18 +46,15 @@ _WATCH = """() => {
 
 def main(file: Path) -> None:
     content: dict[str, Any] = {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0], "cases": {}}
+    with serve(script=Path(__file__).with_name("floor_page.py")) as address, chromium() as browser:
+        content["cases"]["floor"] = {"spend slider": percentiles(browser, address, SPEND)}
+        print(content["cases"], flush=True)
     with tempfile.TemporaryDirectory() as runs, serve(Path(runs)) as address, chromium() as browser:
         first_picture(browser, address, 50)  # the server imports on its first page
         for clients in CLIENTS:
             case: dict[str, Any] = {"first_picture_s": first_picture(browser, address, clients)}
             for name, control in (("spend slider", SPEND), ("fleet slider", FLEET), ("shape", "")):
-                page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-                page.goto(f"{address}/?clients={clients}")
-                settled(page, FRONT)
-                page.wait_for_selector(MATRIX)
-                waits_ms = steps(page, control)
-                case[name] = {f"p{share}_ms": float(np.percentile(waits_ms, share)) for share in (50, 95)}
-                page.context.close()
+                case[name] = percentiles(browser, f"{address}/?clients={clients}", control)
             content["cases"][f"{clients} clients"] = case
             print(clients, case, flush=True)
     write_json(file, content)
@@ -72,6 +69,17 @@ def first_picture(browser: Browser, address: str, clients: int) -> float:
     seconds = time.perf_counter() - started
     page.context.close()
     return seconds
+
+
+def percentiles(browser: Browser, address: str, control: str) -> dict[str, float]:
+    """The median and the 95th percentile of the waits after a control's steps, in a new page."""
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page.goto(address)
+    settled(page, FRONT)
+    page.wait_for_selector(MATRIX)
+    waits_ms = steps(page, control)
+    page.context.close()
+    return {f"p{share}_ms": float(np.percentile(waits_ms, share)) for share in (50, 95)}
 
 
 def steps(page: Page, control: str) -> list[float]:
