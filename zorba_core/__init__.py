@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from zorba_core.lazy import names_on_demand
+from zorba_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, Problem, Solution, front, solve, sweep
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from zorba_core.runs import list_runs, read_run
     from zorba_core.runs.train import fine_tune
     from zorba_core.vram import GIB, Workload, model_spec
-
-__version__ = "0.1.0"
 
 # torch's threads sleep while they wait for each other. By default they spin, which makes two threads on a busy machine
 # three times slower. torch reads this variable when it is loaded.

@@ -36,7 +36,7 @@ def test_solver_meets_the_request_and_its_bound_holds(subtests):
                 problem = problem_of(case)
                 if solver == "lexicographic" and problem.total is not None:
                     continue  # the paper's solver takes none
-                solution = solve(problem, solver)
+                solution = solve(problem, solver, time_limit=120.0)
                 check_meets(problem, solution.allocation)
                 assert solution.lower_bound <= case["opt_lambda"] + 1e-9
                 assert solution.value >= case["opt_lambda"] - 1e-9

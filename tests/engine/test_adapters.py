@@ -23,6 +23,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.export import save_adapters, save_model
 
 FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]
+IN_PART_FLOAT32 = ("bloom", "gemma2")  # in any dtype; the order of sums differs from CPU to CPU
 RANK = 3
 A_MN = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
 
@@ -89,7 +90,8 @@ def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_ow
             network = network_of(family, dtype=torch.float64)
             adapted = label_logits(network, *prompts)
             assert (adapted - expected).abs().max() > 1e-3
-            assert torch.allclose(adapted, own_label_logits(network.model, *prompts), rtol=1e-12, atol=1e-12)
+            tolerance = 1e-6 if family in IN_PART_FLOAT32 else 1e-12
+            assert torch.allclose(adapted, own_label_logits(network.model, *prompts), rtol=tolerance, atol=tolerance)
 
 
 def test_a_blocks_vector_is_its_adapters_alone(subtests):

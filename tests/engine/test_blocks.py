@@ -104,8 +104,9 @@ def through(blocks: Blocks, token_ids_RL: torch.Tensor) -> torch.Tensor:
 @torch.no_grad()
 def test_the_pieces_are_the_model(model, token_ids_RL):
     """Their logits are the model's own; a row reads nothing behind a position and nothing of other rows; a block
-    computes with what is written to its weights, which come back; and sizes need no memory."""
-    blocks = Blocks(model)
+    computes with what is written to its weights, which come back; and sizes need no memory. In float64, since the order
+    of sums differs from CPU to CPU."""
+    blocks = Blocks(model, dtype=torch.float64)
     own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS].double()
     whole_RLC = through(blocks, token_ids_RL)
     torch.testing.assert_close(whole_RLC, own_RLC, rtol=1e-5, atol=1e-6)

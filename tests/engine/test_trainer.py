@@ -99,18 +99,19 @@ def test_the_run_ends_at_its_target(new_network, rows):
 
 
 def test_a_run_with_a_rate_of_its_own_choice_backs_off_and_resumes_so(new_network, rows):
-    settings = SETTINGS.replace(rounds=12, lr=0.3, eval_every=1)
+    settings = SETTINGS.replace(rounds=12, lr=2.0, eval_every=1)
     allocation = Allocation(A_MN)
+    swapped = dataclasses.replace(rows.evaluation, label_E=1 - rows.evaluation.label_E)  # so that the loss rises
 
     def run(network, before=(), state=None):
         source = LocalRounds(network, allocation, rows, settings, state)
-        return list(run_rounds(source, rows.evaluation, before, backs_off=True))
+        return list(run_rounds(source, swapped, before, backs_off=True))
 
     whole = new_network()
     done = run(whole)
     rates = [each.lr for each in done[1:]]
-    assert rates == [0.3 * back_off([each.eval_loss for each in done[:t]]) for t in range(1, len(done))]
-    assert rates[-1] < 0.3
+    assert rates == [2.0 * back_off([each.eval_loss for each in done[:t]]) for t in range(1, len(done))]
+    assert rates[-1] < 2.0
     again = new_network()
     state = init(again, settings)
     for each in done[1:7]:

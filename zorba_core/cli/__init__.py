@@ -17,10 +17,10 @@ from typing import NoReturn
 import click
 import typer
 
-from zorba_core import __version__
 from zorba_core.cli.options import add_command
 from zorba_core.errors import ZorbaError, one_line
 from zorba_core.files import WRONG_PATH
+from zorba_core.version import __version__
 
 # The module of each command; its function has the command's name.
 _COMMANDS = {

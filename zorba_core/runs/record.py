@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from zorba_core import __version__
 from zorba_core.allocation import Allocation
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.task import Task
@@ -43,6 +42,7 @@ from zorba_core.files import fingerprint, write_json
 from zorba_core.runs.folder import BACKWARD_WORK, SUMMARY, TOTALS, check_name, task_config
 from zorba_core.runs.log import CONFIG, Log
 from zorba_core.runs.replay import saves_weights, write_weights
+from zorba_core.version import __version__
 from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
 
 if TYPE_CHECKING:
