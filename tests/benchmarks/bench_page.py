@@ -26,7 +26,7 @@ from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/page.json")
 CLIENTS, STEPS, SHAPES = (50, 1000), 40, ("Bell", "Two kinds")
-MATRIX = ".st-key-matrix .main-svg .trace"
+MATRIX = ".st-key-matrix .main-svg"
 SPEND, FLEET = ".st-key-spend input[type=range]", ".st-key-span input[type=range]"
 _WATCH = """() => {
     let begun = null;
@@ -76,7 +76,7 @@ def percentiles(browser: Browser, address: str, control: str) -> dict[str, float
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     page.goto(address)
     settled(page, FRONT)
-    page.wait_for_selector(MATRIX)
+    page.wait_for_selector(MATRIX, state="attached")
     waits_ms = steps(page, control)
     page.context.close()
     return {f"p{share}_ms": float(np.percentile(waits_ms, share)) for share in (50, 95)}
