@@ -107,14 +107,14 @@ def test_the_pieces_are_the_model(model, token_ids_RL):
     computes with what is written to its weights, which come back; and sizes need no memory. In float64, since the order
     of sums differs from CPU to CPU."""
     blocks = Blocks(model, dtype=torch.float64)
-    own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS].double()
+    own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS]
     whole_RLC = through(blocks, token_ids_RL)
     torch.testing.assert_close(whole_RLC, own_RLC, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(through(blocks, token_ids_RL[1:3, :8]), whole_RLC[1:3, :8], rtol=1e-5, atol=1e-6)
     with blocks.moving([1]) as weights:
         weights[1].mul_(1.5)
         moved_RLC = through(blocks, token_ids_RL)
-        own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS].double()
+        own_RLC = model(input_ids=token_ids_RL, use_cache=False).logits[..., LABELS]
     assert not torch.allclose(moved_RLC, whole_RLC, rtol=1e-4)
     torch.testing.assert_close(moved_RLC, own_RLC, rtol=1e-5, atol=1e-6)
     assert torch.equal(through(blocks, token_ids_RL), whole_RLC)

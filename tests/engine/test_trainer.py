@@ -110,8 +110,8 @@ def test_a_run_with_a_rate_of_its_own_choice_backs_off_and_resumes_so(new_networ
     whole = new_network()
     done = run(whole)
     rates = [each.lr for each in done[1:]]
-    assert rates == [2.0 * back_off([each.eval_loss for each in done[:t]]) for t in range(1, len(done))]
-    assert rates[-1] < 2.0
+    assert rates == [settings.lr * back_off([each.eval_loss for each in done[:t]]) for t in range(1, len(done))]
+    assert rates[-1] < settings.lr
     again = new_network()
     state = init(again, settings)
     for each in done[1:7]:
