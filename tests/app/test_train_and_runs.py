@@ -12,6 +12,7 @@ from app.parts import forms, jobs
 from app.parts import runs as run_folders
 from tests.app.conftest import texts
 from zorba_core.allocation import Allocation
+from zorba_core.engine.settings import LARGE_ROUNDS
 from zorba_core.errors import RunError
 
 STORED = "sst2-opt-mini-3a199a00"
@@ -89,7 +90,7 @@ def test_a_large_model_trains_eight_clients_and_says_what_to_expect(app, monkeyp
     train = app.run().switch_page("views/train.py")
     said = texts(train.run())
     assert "8 of the fleet's 20 clients" in said
-    assert "--rounds 40" in " ".join(block.value for block in train.code)
+    assert f"--rounds {LARGE_ROUNDS}" in " ".join(block.value for block in train.code)
     train.number_input(key="train_clients").set_value(6).run()
     train.number_input(key="set_batch_size").set_value(2).run()
     train.button(key="expect").click().run()

@@ -19,7 +19,7 @@ from zorba_core.data.load import missing
 from zorba_core.data.own_rows import file_clients, files_of, is_many
 from zorba_core.data.task import TASKS, TableRows, Task, table_of
 from zorba_core.engine.parts import METHODS, method_facts
-from zorba_core.engine.settings import Settings
+from zorba_core.engine.settings import LARGE_ROUNDS, Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.options import ServerOptions
 from zorba_core.files import check_folder, to_json
@@ -66,7 +66,7 @@ def train(
         help={
             **_HELP,
             "lr": "Learning rate, or auto: chosen by 15 to 60 trial rounds; default: auto.",
-            "rounds": "Rounds, T; default 150, and 40 for a large model.",
+            "rounds": f"Rounds, T; default 150, and {LARGE_ROUNDS} for a large model.",
         },
     ),
     folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_PANELS),
