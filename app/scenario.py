@@ -183,9 +183,19 @@ def begin(page: str) -> Scenario:
     return known
 
 
+def store(scenario: Scenario) -> None:
+    """Store the scenario in the session."""
+    st.session_state[_SCENARIO] = scenario
+
+
+def stored() -> Scenario:
+    """The session's scenario."""
+    return st.session_state[_SCENARIO]
+
+
 def end(scenario: Scenario) -> None:
     """Store the scenario in the session and write the address."""
-    st.session_state[_SCENARIO] = scenario
+    store(scenario)
     words = scenario.query()
     others = {name: st.query_params.get_all(name) for name in st.query_params if name not in Scenario.model_fields}
     shown = {name: st.query_params.get_all(name) for name in st.query_params if name in Scenario.model_fields}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.parts import downloads, fleets, pictures, ui
 from app.parts.shape import checked, compared_fleets, controls, widget
-from app.scenario import Scenario, begin, current, end, update
+from app.scenario import Scenario, begin, current, end, store, stored, update
 
 METHOD_HELP = (
     "Λ for each VRAM that the clients may use together. **Paper's method**: Algorithm 2, a sweep of 1,000 VRAM "
@@ -36,11 +37,21 @@ def page() -> None:
             ui.problem(study.problem)
         end(scenario)
         return
+    store(scenario)
+    _result(study, right, st.container())
+    _forget_buttons(scenario)
+    _explain()
+
+
+@ui.fragment
+def _result(study: fleets.Study, right: DeltaGenerator, below: DeltaGenerator) -> None:
+    """What the fleet's VRAM buys. A control in here leaves the rest of the page as it is."""
+    scenario = stored()
     with right:
         scenario = _front(scenario, study)
-    _matrix(scenario, study)
-    _compared(scenario)
-    _explain()
+    with below:
+        _matrix(scenario, study)
+        _compared(scenario)
     end(scenario)
     st.session_state["spend_shown"] = (st.session_state.get("spend"),)
 
@@ -192,6 +203,12 @@ def _compared(scenario: Scenario) -> None:
     two, four = st.column_config.NumberColumn(format="%.1f"), st.column_config.NumberColumn(format="%.3f")
     config = {"GiB together": two, "GiB spent": two, "most GiB used": two, "Λ there": four, "Λ at most": four}
     st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=config, alt="The kept fleets in numbers.")
+
+
+def _forget_buttons(scenario: Scenario) -> None:
+    compared = compared_fleets(scenario)
+    if not compared:
+        return
     with st.container(horizontal=True, gap="small"):
         for each in compared:
             st.button(

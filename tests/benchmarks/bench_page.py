@@ -47,12 +47,15 @@ _WATCH = """() => {
 def main(file: Path) -> None:
     content: dict[str, Any] = {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0], "cases": {}}
     with serve(script=Path(__file__).with_name("floor_page.py")) as address, chromium() as browser:
-        content["cases"]["floor"] = {"spend slider": percentiles(browser, address, SPEND)}
-        print(content["cases"], flush=True)
+        for clients in CLIENTS:
+            case: dict[str, Any] = {"first_picture_s": first_picture(browser, address, clients)}
+            case["spend slider"] = percentiles(browser, f"{address}/?clients={clients}", SPEND)
+            content["cases"][f"floor, {clients} clients"] = case
+            print("floor", clients, case, flush=True)
     with tempfile.TemporaryDirectory() as runs, serve(Path(runs)) as address, chromium() as browser:
         first_picture(browser, address, 50)  # the server imports on its first page
         for clients in CLIENTS:
-            case: dict[str, Any] = {"first_picture_s": first_picture(browser, address, clients)}
+            case = {"first_picture_s": first_picture(browser, address, clients)}
             for name, control in (("spend slider", SPEND), ("fleet slider", FLEET), ("shape", "")):
                 case[name] = percentiles(browser, f"{address}/?clients={clients}", control)
             content["cases"][f"{clients} clients"] = case
