@@ -199,11 +199,13 @@ class _Search:
 
     def _range_test(self, first: float) -> list[float]:
         """The loss after each rate (doubled each time), until two in a row are above the initial loss; if no rate has
-        lowered it yet, until two are far above it."""
+        lowered it yet, until two are far above it. A hopeless loss is the last."""
         losses: list[float] = []
         while len(losses) < _MOST_RATES:
             limit = 1.0 if min(losses, default=math.inf) < _LOWERED * self.initial else _FAR
             if len(losses) > 1 and min(losses[-2:]) > limit * self.initial:
+                break
+            if losses and losses[-1] > _HOPELESS * self.initial:
                 break
             loss = self._loss_after(first * 2 ** len(losses))
             if not math.isfinite(loss):
