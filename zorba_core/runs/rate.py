@@ -205,12 +205,12 @@ class _Search:
             limit = 1.0 if min(losses, default=math.inf) < _LOWERED * self.initial else _FAR
             if len(losses) > 1 and min(losses[-2:]) > limit * self.initial:
                 break
-            if losses and losses[-1] > _HOPELESS * self.initial:
-                break
             loss = self._loss_after(first * 2 ** len(losses))
             if not math.isfinite(loss):
                 break
             losses.append(loss)
+            if loss > _HOPELESS * self.initial:
+                break
         return losses
 
     def _loss_after(self, lr: float) -> float:
