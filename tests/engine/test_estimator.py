@@ -75,7 +75,7 @@ def test_rho_tends_to_the_directional_derivative_and_its_error_falls_as_mu(netwo
 def test_the_mean_of_many_estimates_points_along_the_gradient(make_tiny_model):
     network = Blocks(make_tiny_model("opt", num_blocks=1), dtype=torch.float64)
     directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
-    size, count = network.sizes_M[0], 6000
+    size, count = network.sizes_M[0], 1500
     rho_NQ = estimate(network, BATCHES[:1], np.ones((1, 1)), range(count), directions, mu=1e-6).rho_NQ
     mean = sum(rho * directions.block(seed, 0) for seed, rho in enumerate(rho_NQ[0])) / count
     gradient = gradient_by_block(network, BATCHES[0], [True])[0]

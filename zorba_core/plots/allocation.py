@@ -153,23 +153,29 @@ def _vram_areas(
     name_N: Sequence[str],
     palette: Palette,
 ) -> list[Any]:
-    """Stairs with a step for each client: a browser draws three areas in a third of the time of 150 bars."""
-    values_N2 = np.column_stack((used_N, capacity_N))
+    """Stairs with a step for each client: a browser draws three areas in a third of the time of 150 bars. The first has
+    the hover text for all, which halves what a page with 1,000 clients gets."""
+
+    def at_ends(gib_N: NDArray[np.float64]) -> list[float]:
+        return np.pad(gib_N.round(3), 1, mode="edge").tolist()
+
+    hover = {
+        "customdata": at_ends(used_N),
+        "hovertemplate": "%{x} uses %{customdata:.2f} of %{y:.2f} GiB<extra></extra>",
+    }
     shared = {
         "x": [_BEFORE, *name_N, _AFTER],
-        "customdata": values_N2[[0, *range(len(used_N)), -1]].tolist(),
-        "hovertemplate": "%{x} uses %{customdata[0]:.2f} of %{customdata[1]:.2f} GiB<extra></extra>",
         "yaxis": "y2",
         "mode": "lines",
         "line": {"width": 0, "shape": "hvh"},
         "fill": "tozeroy",
     }
     areas = (
-        (capacity_N, "free", palette.faint),
-        (used_N, "blocks", palette.front),
-        (np.minimum(parameters_gib, used_N), "model", palette.muted),
+        (capacity_N, "free", palette.faint, hover),
+        (used_N, "blocks", palette.front, {"hoverinfo": "skip"}),
+        (np.minimum(parameters_gib, used_N), "model", palette.muted, {"hoverinfo": "skip"}),
     )
     return [
-        trace("scatter", y=[gib_N[0], *gib_N.tolist(), gib_N[-1]], name=name, fillcolor=color, **shared)
-        for gib_N, name, color in areas
+        trace("scatter", y=at_ends(gib_N), name=name, fillcolor=color, **shared, **more)
+        for gib_N, name, color, more in areas
     ]
