@@ -59,8 +59,8 @@ federation: $(STAMP)
 	$(BIN)/zorba federate --clients 4
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -p no:nbval -n 5 --dist loadfile --no-loadscope-reorder tests
-	$(BIN)/python -m pytest -n 4 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
+	$(BIN)/python -m pytest -p no:nbval -n 3 --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -n 2 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
 	    -p no:python notebooks
 
 quick: $(STAMP)
