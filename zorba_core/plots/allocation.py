@@ -62,8 +62,8 @@ def allocation_figure(
         "hoverdistance": -1,  # the nearest client of the stairs, however far its points are from the pointer
         "dragmode": False,
         "showlegend": with_vram,
-        "legend": {
-            "orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "traceorder": "normal",
+        "legend": {  # on the left: plotly's buttons are on the right
+            "orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal",
             "bgcolor": palette.paper, "font": {"size": 12},
         },
         "shapes": [] if changed_MN is None else _outlines(changed_MN[:, order_N], palette),
