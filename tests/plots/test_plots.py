@@ -89,6 +89,7 @@ def test_the_stairs_of_vram_follow_their_clients(front):
     assert list(figure.layout.xaxis.categoryarray[inner]) == list(trace(figure, "free").x[inner]) == names
     np.testing.assert_array_equal(trace(figure, "free").y[inner], capacity[::-1])
     np.testing.assert_array_equal(trace(figure, "blocks").y[inner], used[::-1])
+    np.testing.assert_array_equal(trace(figure, "free").customdata[inner], used[::-1])  # beside y in the hover text
 
 
 def test_a_front_too_short_for_a_knee_is_drawn_without_one(front):
