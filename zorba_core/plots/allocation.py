@@ -157,7 +157,7 @@ def _vram_areas(
     the hover text for all, which halves what a page with 1,000 clients gets."""
 
     def at_ends(gib_N: NDArray[np.float64]) -> list[float]:
-        return np.pad(gib_N.round(3), 1, mode="edge").tolist()
+        return np.pad(gib_N.round(6), 1, mode="edge").tolist()  # to a KiB: a block of a small model is under a MiB
 
     hover = {
         "customdata": at_ends(used_N),
