@@ -50,7 +50,7 @@ def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_roun
     parts, monkeypatch
 ):
     monkeypatch.setattr(rate, "_MOST_RATES", 3)
-    losses = iter([1.0, 0.9, 0.8, 0.7, 1.4, 1.6, 1.2, 3.1, 1.6, 1.2, 0.9])
+    losses = iter([1.0, 0.95, 0.9, 0.85, 1.4, 1.6, 1.2, 3.1, 1.6, 1.2, 0.9])
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
     chosen = find_rate(*parts, SETTINGS)
     share = _share_of(chosen.trials[-1].lr)
@@ -62,10 +62,19 @@ def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_roun
 
 def test_a_rate_at_which_three_rounds_raise_the_loss_a_little_is_taken(parts, monkeypatch):
     monkeypatch.setattr(rate, "_MOST_RATES", 3)
-    losses = iter([1.0, 0.9, 0.8, 0.7, 1.2, 1.4, 1.3])
+    losses = iter([1.0, 0.95, 0.9, 0.85, 1.2, 1.4, 1.3])
     monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
     chosen = find_rate(*parts, SETTINGS)
     assert chosen.refused == ()
+    assert chosen.lr == _share_of(chosen.trials[-1].lr)
+
+
+def test_a_rate_is_not_tested_where_the_range_test_lowered_the_loss_by_a_fifth(parts, monkeypatch):
+    monkeypatch.setattr(rate, "_MOST_RATES", 3)
+    losses = iter([1.0, 0.95, 0.9, 0.79])
+    monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
+    chosen = find_rate(*parts, SETTINGS)
+    assert (chosen.rounds, chosen.refused) == (1 + 3, ())
     assert chosen.lr == _share_of(chosen.trials[-1].lr)
 
 
