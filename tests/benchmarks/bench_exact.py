@@ -29,7 +29,7 @@ from zorba_core.runs.models import load_model
 from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/exact.json")
-CLIENTS, CASES = 50, ((10, 600, 5), (10, 200, 5), (100, 600, 2))  # Q, active blocks, turns
+CLIENTS, CASES = 50, ((10, 600, 3), (10, 200, 3), (100, 600, 1))  # Q, active blocks, turns
 
 
 def main(file: Path) -> None:

@@ -19,7 +19,7 @@ from zorba_core.runs import read_run
 
 GENEROUS = 600  # seconds, on a busy machine
 WORDS = (
-    "--budgets 3,2 --rounds 3 --lr 1e-3 --directions 3 --batch-size 4 --seq-len 32 --eval-every 2 --eval-rows 20 "
+    "--budgets 3,2 --rounds 2 --lr 1e-3 --directions 3 --batch-size 4 --seq-len 32 --eval-every 2 --eval-rows 20 "
     "--estimator reference --start-timeout 500 --deadline 500 --force --json"
 )
 

@@ -19,7 +19,7 @@ from zorba_core.runs.load import federated_rows, open_network
 from zorba_core.runs.rate import ENOUGH_DIRECTIONS, SAFETY, find_rate, hold_out
 
 SETTINGS = Settings(
-    direction="low-rank", directions=64, batch_size=4, seq_len=48, eval_rows=16, schedule="cosine", rounds=30
+    direction="low-rank", directions=64, batch_size=2, seq_len=32, eval_rows=16, schedule="cosine", rounds=30
 )
 
 
