@@ -35,6 +35,7 @@ _SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", 
 _HELP = {
     "batch_size": "Rows of each client in a round, B; default 8, and 4 for long --data with a large model.",
     "seq_len": "Longest prompt in tokens, L; default 64, and with --data enough for 99 % of the rows, at most 96.",
+    "lr": "Learning rate, or auto: chosen by 6 to 60 trial rounds; default: auto.",
 }
 _FIRST = "What most people need"
 _PANELS = {
@@ -50,6 +51,10 @@ _FEDERATION_DEFAULTS = {
     "estimator": "cohort",
 }
 _FEDERATION_CLIENTS = 4  # default number of client processes
+_FEDERATION_HELP = {
+    "clients": "Number of clients, each a process; default: as many as the rows or budgets have, else 4, and 20 with "
+    "--simulate."
+}
 
 
 def train(
@@ -63,11 +68,7 @@ def train(
         make=dict,
         defaults=_SUITED,
         text=("lr",),
-        help={
-            **_HELP,
-            "lr": "Learning rate, or auto: chosen by 15 to 60 trial rounds; default: auto.",
-            "rounds": f"Rounds, T; default 150, and {LARGE_ROUNDS} for a large model.",
-        },
+        help={**_HELP, "rounds": f"Rounds, T; default 150, and {LARGE_ROUNDS} for a large model."},
     ),
     folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_PANELS),
     as_json: bool = JSON_OPTION,
@@ -197,13 +198,7 @@ def _by_clients(summary: dict[str, Any]) -> str:
 def federate(
     task: TaskOptions = options_of(TaskOptions, panel="Data", elsewhere=_FEDERATION_PANELS),
     choice: AllocationChoice = options_of(
-        AllocationChoice,
-        panel="Allocation",
-        elsewhere=_FEDERATION_PANELS,
-        help={
-            "clients": "Number of clients, each a process; default: as many as the rows or budgets have, else 4, "
-            "and 20 with --simulate."
-        },
+        AllocationChoice, panel="Allocation", elsewhere=_FEDERATION_PANELS, help=_FEDERATION_HELP
     ),
     settings: dict[str, Any] = options_of(
         Settings,
@@ -213,7 +208,7 @@ def federate(
         make=dict,
         defaults=_FEDERATION_DEFAULTS,
         text=("lr",),
-        help={**_HELP, "lr": "Learning rate, or auto: chosen by 15 to 60 trial rounds; default: auto."},
+        help=_HELP,
     ),
     options: ServerOptions = options_of(ServerOptions, panel="Federation"),
     folder: FolderOptions = options_of(FolderOptions, panel="Run"),

@@ -21,10 +21,9 @@ from zorba_core.runs.load import (
     use_threads,
     with_label_prior,
 )
-from zorba_core.runs.rate import chains_of
+from zorba_core.runs.rate import usual_rounds
 
 ROWS = 200  # to evaluate
-_TRIAL_ROUNDS = 12  # typical number in a chain of the search for the learning rate
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def expect(
         seconds = time.perf_counter() - started
     all_rows = min(len(load(task, task.rows.evaluation_split)), wanted or math.inf)
     evaluation_seconds *= all_rows / facts["evaluation_rows"]
-    trial_rounds = _TRIAL_ROUNDS * chains_of(settings) if find_lr else 0
+    trial_rounds = usual_rounds(settings) if find_lr else 0
     evaluations = settings.rounds / settings.eval_every + trial_rounds / 3
     whole = (settings.rounds + trial_rounds) * seconds + evaluations * evaluation_seconds
     return Expectation(facts["evaluation_rows"], result.accuracy, plain, seconds, whole / 60)

@@ -1,4 +1,4 @@
-"""Find a learning rate for a model, its data and its fleet, in 15 to 60 trial rounds.
+"""Find a learning rate for a model, its data and its fleet, in 6 to 60 trial rounds.
 
 Range test (Smith, Cyclical Learning Rates, 2017): from the base weights, each trial round doubles the rate; after each
 round the loss on held-out rows of the clients is measured. It falls, and from some rate on it is above the initial
@@ -122,7 +122,7 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     safety = SAFETY * math.sqrt(min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS))
     search = _Search(trials, network)
     try:
-        tried, largest = search.largest_stable(chains_of(settings))
+        tried, largest = search.largest_stable(_chains_of(settings))
         lr, refused = float(f"{safety * largest.lr:.2g}"), []
         deep = largest.loss < _DEEP * search.initial
         while not deep and len(refused) < _MOST_TESTS and not search.is_stable(lr):
@@ -133,8 +133,12 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     return Rate(lr, tried, search.initial, trials.held_out_rows, search.rounds, tuple(refused))
 
 
-def chains_of(settings: Settings) -> int:
-    """The number of chains, each of about a dozen trial rounds."""
+def usual_rounds(settings: Settings) -> int:
+    """The usual number of trial rounds: nine for each chain."""
+    return 9 * _chains_of(settings)
+
+
+def _chains_of(settings: Settings) -> int:
     return min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
 
 

@@ -40,7 +40,7 @@ from zorba_core.runs.load import (
 from zorba_core.runs.log import Log
 from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.rate import find_rate
+from zorba_core.runs.rate import find_rate, usual_rounds
 from zorba_core.runs.record import Callback, Start, begin, complete, memory_errors
 from zorba_core.runs.run import Run
 
@@ -191,8 +191,10 @@ def _prepare(
         facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
     if prior and task.kind == "labels" and not task.prior:
         task, rows = with_label_prior(task, network, rows)
-    rate = find_rate(network, allocation, rows, settings) if find_lr else None
-    if rate is not None:
+    rate = None
+    if find_lr:
+        notice(f"choosing the learning rate: about {usual_rounds(settings)} trial rounds")
+        rate = find_rate(network, allocation, rows, settings)
         settings = settings.replace(lr=rate.lr)
         notice(rate.sentence())
     checks = _check_settings(network, allocation, rows, settings, asked["force"], rate is not None, notice)
