@@ -71,7 +71,7 @@ class Server:
     def __init__(self, request: Request, network: Blocks, members: Members, state: TrainState | None = None) -> None:
         """``network`` has the base model's weights; with the ``state`` of a resumed run, those after its last round."""
         self.settings, self.allocation, self.network = request.terms.settings, request.allocation, network
-        self.members, self.prior_C = members, request.task.prior
+        self.members, self.prior_C, self.written = members, request.task.prior, request.task.kind == "text"
         self._options, self._state = request.options, state or init(network, self.settings)
         self._method = method_of(self.settings)
         self._held_out: list[tuple[int, ...]] = [()] * self.allocation.num_clients

@@ -7,10 +7,11 @@ adds up over a run: with Q < 64 directions the result is smaller by a factor sqr
 begins at the result.
 
 A large rate may be harmless only because smaller ones came before it. So the result is tested: three rounds at that
-rate, from the base weights, must lower the loss, or at least not raise it far (a round of few rows may push a model
-towards one label, and the next rounds correct it). Otherwise half of the rate is tested; after six refusals the next
-half is taken untested. If the range test has lowered the loss by a fifth, the result is not tested: in no case of
-``artifacts/benchmarks/rate.json`` was such a rate refused, and the test takes a third of the search.
+rate, from the base weights, must lower the loss, or at least not raise it far and to its highest at the end (a round of
+few rows may push a model towards one label, and the next rounds correct it). Otherwise half of the rate is tested;
+after six refusals the next half is taken untested. Where labels are chosen and the range test has lowered the loss by a
+fifth, the result is not tested: the three such rates that were measured all passed, and the test takes a third of the
+search.
 
 With few directions one round is noisy: then the mean of several chains of rounds is taken, each with other directions.
 The first rate moves the weights by 1/128 of their length. If no round lowers the loss, the largest rate that does not
@@ -66,7 +67,7 @@ class Rate:
     initial_loss: float
     held_out_rows: int
     rounds: int  # number of trial rounds
-    refused: tuple[float, ...] = ()  # rates at which three rounds raised the loss far
+    refused: tuple[float, ...] = ()  # rates at which three rounds raised the loss
 
     def describe(self) -> dict[str, Any]:
         """For a run's config."""
@@ -79,7 +80,7 @@ class Rate:
         loss = f"the held-out loss of {self.initial_loss:.3f} ({self.rounds} trial rounds, {self.held_out_rows} rows)"
         if not below:
             return f"learning rate {self.lr:g}: no trial round lowered {loss}; it may fall only after many rounds"
-        but = f", but test rounds at {min(self.refused):.2g} raised it far" if self.refused else ""
+        but = f", but three rounds at {min(self.refused):.2g} raised it" if self.refused else ""
         return f"learning rate {self.lr:g}: a round at {max(below):.2g} still lowered {loss}{but}"
 
 
@@ -87,6 +88,7 @@ class Trials(Protocol):
     """The trial rounds of :func:`search_rate`: with all clients in this process, or over a network."""
 
     held_out_rows: int
+    written: bool  # whether answers are written, not labels chosen
 
     def begin(self, start: int) -> None:
         """Begin a new chain of rounds at the base weights; its first round has the number ``start`` + 1."""
@@ -124,8 +126,8 @@ def search_rate(trials: Trials, network: Blocks, settings: Settings) -> Rate:
     try:
         tried, largest = search.largest_stable(_chains_of(settings))
         lr, refused = float(f"{safety * largest.lr:.2g}"), []
-        deep = largest.loss < _DEEP * search.initial
-        while not deep and len(refused) < _MOST_TESTS and not search.is_stable(lr):
+        clear = not trials.written and largest.loss < _DEEP * search.initial
+        while not clear and len(refused) < _MOST_TESTS and not search.is_stable(lr):
             refused.append(lr)
             lr = float(f"{lr / 2:.2g}")
     finally:
@@ -190,14 +192,16 @@ class _Search:
         )
 
     def is_stable(self, lr: float) -> bool:
-        """Whether three rounds at ``lr`` lower the loss, or at least never raise it far above the initial one."""
+        """Whether three rounds at ``lr`` lower the loss, or at least never raise it far above the initial one, and not
+        to its highest at the end: then it still rises."""
         self._begin()
         losses = [self.initial]
         while len(losses) <= _TEST_ROUNDS:
             if losses[-1] > _HOPELESS * self.initial:
                 return False
             losses.append(self._loss_after(lr))
-        return losses[-1] < self.initial or max(losses) < _FAR * self.initial
+        rises = losses[-1] > max(losses[:-1])
+        return losses[-1] < self.initial or (not rises and max(losses) < _FAR * self.initial)
 
     def _begin(self) -> None:
         self._network.copy_to_blocks(self.base_M)
@@ -245,7 +249,7 @@ class _LocalTrials:
 
     def __init__(self, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
         self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
-        self.held_out_rows = len(rows.evaluation)
+        self.held_out_rows, self.written = len(rows.evaluation), rows.evaluation.written
 
     def begin(self, start: int) -> None:
         self._state = replace(init(self._network, self._settings), rounds_done=start)
