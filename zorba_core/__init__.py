@@ -14,7 +14,7 @@ from zorba_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, Problem, Solution, front, solve, sweep
-    from zorba_core.data.task import TableRows, Task, read_task
+    from zorba_core.data.task import Overrides, TableRows, Task, read_task
     from zorba_core.engine.settings import Settings
     from zorba_core.errors import ZorbaError
     from zorba_core.fleet import Fleet
@@ -39,6 +39,7 @@ _HOME = {  # in the order of use: a fleet, an allocation, a run
     "GIB": "vram",
     "Task": "data.task",
     "TableRows": "data.task",
+    "Overrides": "data.task",
     "read_task": "data.task",
     "Settings": "engine.settings",
     "fine_tune": "runs.train",

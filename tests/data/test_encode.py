@@ -315,7 +315,7 @@ def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(spaced, t
     texts = [f"{text} , {number}" for number, text in enumerate(SPACED * 30)]
     frame = pd.DataFrame({"text": texts, "topic": ["late box", "lost card"] * 75})
     common = {"model": tmp_path / "model", "settings": SETTINGS, "runs_folder": tmp_path / "runs", "force": True}
-    run = zorba.fine_tune(ALLOCATION, data=frame, label="topic", **common)
+    run = zorba.fine_tune(ALLOCATION, data=frame, overrides=zorba.Overrides(label="topic"), **common)
     card = run_card(run.export(tmp_path / "out"))
     answer = run.predict("The text to classify")
     label_of = dict(zip(run.config["label_words"], ("late box", "lost card"), strict=True))
@@ -324,6 +324,6 @@ def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(spaced, t
     if "scores" in card.names:  # words of several tokens
         scores = torch.tensor(list(card.names["scores"].values()))
         assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)
-    written = zorba.fine_tune(ALLOCATION, data=frame, text=["text"], answer="topic", **common)
+    written = zorba.fine_tune(ALLOCATION, data=frame, overrides=zorba.Overrides(text="text", answer="topic"), **common)
     answers = written.predict(["the food was good", "it was bad"])["prediction"]
     assert not any(text.startswith(" ") for text in answers)

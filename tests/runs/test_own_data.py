@@ -90,8 +90,8 @@ def test_a_run_reads_its_file_once_and_again_where_it_has_changed(csv, tiny_opt_
     monkeypatch.setattr(own_rows, "read_table", counted(reads, own_rows.read_table))
     monkeypatch.setattr(loading, "prepared", counted(prepared, own_rows.prepared))
     zorba.fine_tune(
-        ALLOCATION, data=csv, client="branch", model=tiny_opt_folder, settings=SETTINGS, force=True,
-        runs_folder=tmp_path / "runs",
+        ALLOCATION, data=csv, overrides=zorba.Overrides(client="branch"), model=tiny_opt_folder, settings=SETTINGS,
+        force=True, runs_folder=tmp_path / "runs",
     )  # fmt: skip
     assert (len(reads), len(prepared)) == (1, 1)
     csv.write_text(csv.read_text().replace("lovely", "splendid"))
@@ -144,10 +144,7 @@ def test_a_solution_and_what_is_said_of_the_columns_are_taken_as_they_are(csv, t
     run = zorba.fine_tune(
         plan,
         data=csv,
-        label="of",
-        text="remark",
-        prompt="{remark} It is about",
-        client="branch",
+        overrides=zorba.Overrides(text="remark", label="of", prompt="{remark} It is about", client="branch"),
         model=tiny_opt_folder,
         settings=SETTINGS,
         runs_folder=tmp_path / "runs",

@@ -8,6 +8,7 @@ import pytest
 from zorba_core.allocation import Allocation
 from zorba_core.cli.training import summary_lines
 from zorba_core.data.load import load
+from zorba_core.data.task import Overrides
 from zorba_core.engine.settings import Settings
 from zorba_core.runs.replay import replay
 from zorba_core.runs.train import fine_tune
@@ -46,8 +47,8 @@ def test_label_words_of_several_tokens_train_and_replay(tmp_path):
     allocation = Allocation(np.ones((12, 2), dtype=bool))
     words, prompt = ["very bad", "very good"], "{text} In short:"
     run = fine_tune(
-        allocation, dataset="toy-reviews", prompt=prompt, settings=settings, label_words=words, runs_folder=tmp_path,
-        force=True,
+        allocation, dataset="toy-reviews", overrides=Overrides(prompt=prompt, label_words=words), settings=settings,
+        runs_folder=tmp_path, force=True,
     )  # fmt: skip
     assert (run.config["label_words"], run.task.prompt) == (words, prompt)
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]

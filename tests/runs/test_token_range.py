@@ -8,6 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.data.task import Overrides
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.train import fine_tune
 
@@ -44,4 +45,7 @@ def test_a_label_word_without_a_row_in_the_head_is_refused(tiny_opt_folder, tmp_
     tokenizer.add_tokens([" zzz", " yyy"])
     tokenizer.save_pretrained(folder)
     with pytest.raises(InvalidInputError, match=r"token .* occurs and has none"):
-        fine_tune(ALLOCATION, model=folder, label_words=("zzz", "yyy"), settings=SHORT, runs_folder=tmp_path / "runs")
+        fine_tune(
+            ALLOCATION, model=folder, overrides=Overrides(label_words=("zzz", "yyy")), settings=SHORT,
+            runs_folder=tmp_path / "runs",
+        )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 
 from tests.command import call
 from zorba_core.allocation import Allocation
+from zorba_core.data.task import Overrides
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import read_json
@@ -95,7 +96,7 @@ def test_equal_shares_are_null_in_the_config_and_resume(rows_divided_once, tiny_
 
 def test_a_wrong_request_is_refused_before_anything_is_written(tiny_opt_folder, tmp_path):
     for change, error, words in [
-        ({"label_words": ["good"]}, InvalidInputError, "2 labels need 2 different label words"),
+        ({"overrides": Overrides(label_words=("good",))}, InvalidInputError, "2 labels need 2 different label words"),
         ({"alpha": -1.0}, InvalidInputError, "alpha"),
         ({"alpha": float("nan")}, InvalidInputError, "alpha"),
         ({"allocation": Allocation(np.ones((5, 3)))}, InvalidInputError, "5 blocks and the model has 3"),

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.runs.cards import run_card
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.data.load import load
+from zorba_core.data.task import Overrides
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs import Run, read_run
@@ -164,8 +165,8 @@ def test_the_cards_lines_take_the_models_preference_out_as_the_run_does(tiny_opt
     words = ["bad", "good"]
     for seed in range(2):
         run = fine_tune(
-            ALLOCATION, model=tiny_opt_folder, settings=SETTINGS.replace(seed=seed), label_words=words, prior=True,
-            runs_folder=tmp_path, force=True,
+            ALLOCATION, model=tiny_opt_folder, settings=SETTINGS.replace(seed=seed),
+            overrides=Overrides(label_words=words), prior=True, runs_folder=tmp_path, force=True,
         )  # fmt: skip
         card = run_card(run.export(tmp_path / f"model-{seed}"))
         assert len(card.code.splitlines()) == 3
@@ -180,7 +181,7 @@ def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_fo
         ALLOCATION,
         model=tiny_opt_folder,
         settings=SETTINGS,
-        label_words=words,
+        overrides=Overrides(label_words=words),
         runs_folder=tmp_path,
         force=True,
     )
@@ -237,9 +238,7 @@ def writing(tiny_opt_folder, tmp_path_factory) -> Run:
     return fine_tune(
         ALLOCATION,
         data=folder / "questions.csv",
-        text="question",
-        answer="answer",
-        client="site",
+        overrides=Overrides(text="question", answer="answer", client="site"),
         model=tiny_opt_folder,
         settings=SETTINGS,
         runs_folder=folder / "runs",

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pandas as pd
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
@@ -257,7 +257,12 @@ class Task:
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class Overrides:
-    """Values that the user gives instead of inferred ones; see :class:`Task` and :class:`TableRows`."""
+    """Values that the user gives instead of inferred ones; see :class:`Task` and :class:`TableRows`.
+
+    Args:
+        text: columns of the texts; one name is enough.
+        answer: column of the answer to write, in place of a label.
+    """
 
     text: tuple[str, ...] = ()
     label: str | None = None
@@ -266,6 +271,11 @@ class Overrides:
     label_words: tuple[str, ...] = ()
     client: str | None = None
     test: str | Path | pd.DataFrame | None = None
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _several(cls, text: Any) -> Any:
+        return (text,) if isinstance(text, str) else text
 
 
 # The tasks of this package, one TOML file each, in the order of help and pages.

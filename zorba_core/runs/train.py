@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,19 +54,13 @@ def fine_tune(
     num_clients: int | None = None,
     dataset: str | Task = DEFAULT_DATASET,
     data: Data | None = None,
-    text: Sequence[str] | str = (),
-    label: str | None = None,
-    answer: str | None = None,
-    prompt: str | None = None,
-    test: str | os.PathLike[str] | None = None,
-    client: str | None = None,
+    overrides: Overrides | None = None,
     model: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     find_lr: bool | None = None,
     prior: bool | None = None,
     alpha: float = 1.0,
     division: str | None = None,
-    label_words: Sequence[str] | None = None,
     threads: int | None = None,
     runs_folder: str | os.PathLike[str] = DEFAULT_FOLDER,
     name: str | None = None,
@@ -77,28 +72,19 @@ def fine_tune(
     """Fine-tune ``model`` on ``dataset``, or on your own rows in ``data``; return the run as its folder has it.
 
     Args:
-        allocation: A_MN (blocks, clients), or the solution that has it. Only for a method that allocates blocks, such
-            as zorba.
+        allocation: A_MN (blocks, clients), or the solution that has it; only for a method that allocates, as zorba.
         num_clients: N, for the other methods: there every client activates every block.
         dataset: a built-in task: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news``, ...; or a :class:`Task`.
         data: your own rows: a file (CSV, TSV, JSON, Parquet or Excel), a task's TOML file, a DataFrame or a Task.
-            Columns, labels and prompt that are not given are inferred (:mod:`zorba_core.data.infer`).
-        text, label, answer, client: columns of ``data``: the texts, the label or the answer to write, the client.
-        prompt: template over the columns of the rows, such as ``"{text} Topic:"``.
-        test: a file of rows to evaluate on; default: a part of ``data``.
-        model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder, or a hub id. Default: ``opt-mini``; with ``data``
-            it is ``smollm2-135m`` if this machine has it.
+        overrides: columns, prompt, label words and test rows in place of the inferred ones.
+        model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder or a hub id; default: :func:`default_model`.
         settings: default: :func:`zorba_core.runs.load.suited_settings`.
         find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: if ``settings`` is None.
-        prior: subtract the model's own preference for each label word from the word's score; default: with ``data``,
-            and for a large model.
+        prior: subtract the model's own preference for each label word; default: for own rows and for a large model.
         alpha: parameter of the Dirichlet division of rows among clients; a smaller one is more uneven.
-        division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: ``natural`` if the rows name their clients,
-            else ``dirichlet``.
-        label_words: a word for each label, in place of the task's.
+        division: one of :data:`DIVISIONS`; default: ``natural`` if the rows name their clients, else ``dirichlet``.
         threads: CPU threads; default: :func:`zorba_core.runs.load.suited_threads`.
-        runs_folder: the folder in which the run folder is made.
-        name: first part of the run folder's name; default: ``<dataset>-<model>``.
+        runs_folder, name: where the run's folder is made, and the first part of its name (``<dataset>-<model>``).
         origin: how the allocation was made (solver, budgets, ...), for the run's config.
         force: train even if :mod:`zorba_core.runs.preflight` reports that the settings cannot learn.
         notice: called with one line for each inferred value.
@@ -107,34 +93,33 @@ def fine_tune(
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder has the rounds so far and no summary.
     """
+    _check_place(runs_folder, name)
     model = default_model(data is not None, notice) if model is None else model
-    spec = read_spec(model)
-    suited, settings = settings is None, settings or Settings.suited(spec.num_parameters)
-    allocation = _allocation_of(allocation, num_clients, settings.method, spec.num_blocks)
-    check_folder(runs_folder)
-    if name is not None:
-        check_name(name)
-    texts = (text,) if isinstance(text, str) else tuple(text)
-    overrides = Overrides(texts, label, answer, prompt, tuple(label_words or ()), client, test)
     task = _task_of(dataset, data, overrides, model, notice)
-    if suited and task.is_own:
-        settings = suited_settings(task, model, {})
-    threads = suited_threads(spec.num_parameters) if threads is None else threads
+    find_lr = settings is None if find_lr is None else find_lr
+    settings = settings or suited_settings(task, model, {})
+    allocation = _allocation_of(allocation, num_clients, settings.method, model)
+    threads = suited_threads(read_spec(model).num_parameters) if threads is None else threads
     asked = {"alpha": alpha, "division": division_of(task, division), "threads": threads, "force": force}
-    find_lr = suited if find_lr is None else find_lr
-    prior = (task.is_own or is_large(spec.num_parameters)) if prior is None else prior
     with use_threads(threads):
         start, rows = _prepare(task, model, allocation, settings, asked, find_lr, prior, notice)
         name = name or _default_name(task, model, settings)
         path = begin(runs_folder, name, start, model=model, origin=origin, asked=asked)
-        with Log(path) as log:
-            source = LocalRounds(start.network, allocation, rows, start.settings)
-            complete(path, log, source, rows.evaluation, callbacks, backs_off=start.rate is not None)
+        _train(path, start, rows, callbacks)
     return Run.read(path)
 
 
+def _check_place(runs_folder: str | os.PathLike[str], name: str | None) -> None:
+    check_folder(runs_folder)
+    if name is not None:
+        check_name(name)
+
+
 def _allocation_of(
-    allocation: Allocation | Solution | None, num_clients: int | None, method: str, num_blocks: int
+    allocation: Allocation | Solution | None,
+    num_clients: int | None,
+    method: str,
+    model: str | os.PathLike[str],
 ) -> Allocation:
     """The allocation of a run: the given one, or every block on every client where the method allocates none.
 
@@ -156,11 +141,11 @@ def _allocation_of(
         )
     if num_clients is None or num_clients < 1:
         raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs the number of clients")
-    return Allocation(np.ones((num_blocks, num_clients), dtype=bool))
+    return Allocation(np.ones((read_spec(model).num_blocks, num_clients), dtype=bool))
 
 
 def _task_of(
-    dataset: str | Task, data: Data | None, overrides: Overrides, model: str | os.PathLike[str], notice: Notice
+    dataset: str | Task, data: Data | None, overrides: Overrides | None, model: str | os.PathLike[str], notice: Notice
 ) -> Task:
     if data is not None:
         return task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
@@ -174,7 +159,7 @@ def _prepare(
     settings: Settings,
     asked: Mapping[str, Any],
     find_lr: bool,
-    prior: bool,
+    prior: bool | None,
     notice: Notice,
 ) -> tuple[Start, FederatedRows]:
     """Load the model and divide the rows, find the label prior and the learning rate, and check the settings.
@@ -189,6 +174,7 @@ def _prepare(
     check_tokens(network, tokenizer, rows.train, rows.evaluation)
     if task.is_own:
         facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
+    prior = task.is_own or is_large(read_spec(model).num_parameters) if prior is None else prior
     if prior and task.kind == "labels" and not task.prior:
         task, rows = with_label_prior(task, network, rows)
     rate = None
@@ -242,3 +228,14 @@ def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
 def _default_name(task: Task, model: str | os.PathLike[str], settings: Settings) -> str:
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     return plain_name(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}")
+
+
+def _train(path: Path, start: Start, rows: FederatedRows, callbacks: Sequence[Callback]) -> None:
+    """Train in the new run folder ``path`` and write the summary.
+
+    Raises:
+        RunError: the run diverged.
+    """
+    with Log(path) as log:
+        source = LocalRounds(start.network, start.allocation, rows, start.settings)
+        complete(path, log, source, rows.evaluation, callbacks, backs_off=start.rate is not None)

@@ -279,6 +279,7 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
 def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callbacks: Iterable[Any] = ()) -> Any:
     """Make the run of a row's ``config`` (as a dictionary) in a new folder below ``folder``."""
 
+    from zorba_core.data.task import Overrides
     from zorba_core.engine.settings import Settings
     from zorba_core.runs.train import fine_tune
 
@@ -289,11 +290,10 @@ def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callback
         matrix,
         num_clients=None if allocates else config["num_clients"],
         dataset=config["task"],
-        prompt=config["prompt"],
+        overrides=Overrides(prompt=config["prompt"], label_words=config["label_words"] or ()),
         model=config["base"],
         settings=settings,
         alpha=config["alpha"],
-        label_words=config["label_words"] or None,
         threads=1,  # the bits in the table are those of one thread
         runs_folder=folder,
         name="run",
