@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+gc.disable()  # while the tests are imported, which makes objects and no garbage
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -33,6 +34,12 @@ def _missing(marker: str) -> str | None:
     if marker == "browser" and not shutil.which("chromium"):
         return "needs the distribution's Chromium on the PATH"
     return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tiny models are fixtures of all tests. They load torch, which a process that only hands out tests need not."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        config.pluginmanager.import_plugin("tests.tiny_models")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -56,14 +63,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What is imported by now stays: the collector, which Streamlit calls after each run of a page, need not look."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+@pytest.fixture
+def example_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method, estimator and task of tests/plugin_example are registered in this process while the test runs."""
+    from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
+    from zorba_core.data.task import TASKS
+    from zorba_core.engine.parts import ESTIMATORS, METHODS
+
+    for registry, part in ((METHODS, MOMENTUM), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
+        monkeypatch.setattr(registry, "_parts", dict(registry))
+        registry.register(part)
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +93,3 @@ def example_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index", "--target"]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, str(site), str(source)], check=True, timeout=600)
     return os.pathsep.join([str(site), str(ROOT)])
-
-
-from tests.tiny_models import *  # noqa: E402, F403

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.command import call
 from tests.plugin_example.zorba_example import dice
 from zorba_core.allocation import Problem, solve
 from zorba_core.runs import read_run
@@ -99,15 +100,11 @@ def test_each_part_is_among_the_choices_of_the_dashboard(environment, root):
 
 
 def test_a_run_of_these_parts_is_killed_and_resumed_to_the_same_bits(
-    zorba, environment, root, tiny_opt_folder, tmp_path
+    zorba, environment, root, tiny_opt_folder, tmp_path, example_parts
 ):
+    """The undisturbed run is made in this process, where no package of these parts is installed."""
     arguments = [*OPTIONS.split(), "--model", str(tiny_opt_folder)]
-    whole = json.loads(zorba(*arguments, "--runs-folder", str(tmp_path / "whole")))
-    assert (whole["method"], whole["rounds_done"]) == ("momentum", 24)
-    made = read_run(whole["run"])
-    assert made.config["allocation"]["solver"] == "dice"
-    drawn = solve(Problem([3, 2, 1, 1], 3), dice, seed=made.config["seed"])
-    assert np.array_equal(made.allocation.A_MN, drawn.allocation.A_MN)
+    whole = json.loads(call(*arguments, "--runs-folder", tmp_path / "whole").out)
     killed = subprocess.Popen(
         [sys.executable, "-m", "zorba_core", *arguments, "--runs-folder", str(tmp_path / "killed")],
         env=environment, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -120,7 +117,12 @@ def test_a_run_of_these_parts_is_killed_and_resumed_to_the_same_bits(
     assert killed.wait() == -signal.SIGKILL
     folder = str(log[0].parent)
     resumed = json.loads(zorba("resume", folder, "--json"))
+    assert (resumed["method"], resumed["rounds_done"]) == ("momentum", 24)
     assert resumed["weights_sha256"] == whole["weights_sha256"]
+    made = read_run(folder)
+    assert made.config["allocation"]["solver"] == "dice"
+    drawn = solve(Problem([3, 2, 1, 1], 3), dice, seed=made.config["seed"])
+    assert np.array_equal(made.allocation.A_MN, drawn.allocation.A_MN)
 
 
 def answer_with(path: str, environment, root, *arguments: str) -> tuple[str, list[str]]:

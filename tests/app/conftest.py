@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from streamlit.components.v2 import manifest_scanner
 
 from app.parts.ui import WRONG
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
 
 TIMEOUT_S = 400
+PACKAGES = functools.cache(manifest_scanner.scan_component_manifests)
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +38,13 @@ def runs(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def app(root, runs, monkeypatch) -> AppTest:
-    """The dashboard without a browser, on the page Explore; it runs where a test sets its query and calls run."""
+    """The dashboard without a browser, on the page Explore; it runs where a test sets its query and calls run.
+
+    Streamlit would read the metadata of all installed packages at each run of a page. Here it reads them once.
+    """
     from streamlit.testing.v1 import AppTest
 
+    monkeypatch.setattr(manifest_scanner, "scan_component_manifests", PACKAGES)
     monkeypatch.chdir(root)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)

@@ -50,14 +50,21 @@ def served(root, tmp_path_factory):
         yield address
 
 
-@pytest.fixture
-def page(browser, served):
+@pytest.fixture(scope="module")
+def window(browser):
+    """One for the file: its pages need not load and compile the dashboard's scripts again."""
     context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
-    page = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(window, served):
+    page = window.new_page()
     page.set_default_timeout(300_000)
     yield page
     assert page.get_by_text(WRONG).count() == 0
-    context.close()
+    page.close()
 
 
 def explore(page: Page, address: str, query: str = "") -> None:
@@ -218,17 +225,15 @@ def test_every_page_shows_its_heading_by_the_navigation_and_keeps_the_scenario(p
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_violation(browser, served, theme):
+def test_no_page_has_a_serious_violation(page, served, theme):
     script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-    context = browser.new_context(viewport=SCREEN, color_scheme=theme, reduced_motion="reduce")
-    page = context.new_page()
+    page.emulate_media(color_scheme=theme)
     found = {}
     for name, path in PAGES.items():
         page.goto(f"{served}/{path}?clients=12")
         settled(page, f"[data-testid=stMain] {DONE[name]}")
         page.evaluate(script)
         found[name] = lasting_violations(page)
-    context.close()
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 

@@ -10,9 +10,6 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
-from zorba_core.data.task import TASKS
-from zorba_core.engine.parts import ESTIMATORS, METHODS
 from zorba_core.federation import client_app, members
 from zorba_core.federation.request import Request, run_config
 from zorba_core.federation.simulate import LocalGrid
@@ -69,14 +66,6 @@ def in_one_process(tmp_path: Path) -> Callable[..., Run]:
         )  # fmt: skip
 
     return run
-
-
-@pytest.fixture
-def example_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Method, estimator and task of tests/plugin_example are registered in this process while the test runs."""
-    for registry, part in ((METHODS, MOMENTUM), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
-        monkeypatch.setattr(registry, "_parts", dict(registry))
-        registry.register(part)
 
 
 class Changed(LocalGrid):
