@@ -54,8 +54,10 @@ def test_a_method_with_server_state_has_them_too(ask, nodes, in_one_process):
 
 
 def test_the_learning_rate_is_found_with_the_clients_as_in_one_process(ask, nodes, in_one_process, monkeypatch):
-    monkeypatch.setattr("zorba_core.runs.rate._MOST_RATES", 5)
-    request = ask({"directions": 40, "num_seeds": 64, "rounds": 2, "estimator": "cohort"}, **{"find-lr": True})
+    monkeypatch.setattr("zorba_core.runs.rate._MOST_RATES", 3)
+    request = ask(
+        {"directions": 40, "num_seeds": 64, "rounds": 2, "batch_size": 2, "estimator": "cohort"}, **{"find-lr": True}
+    )
     one, many = in_one_process(request, find_lr=True), serve(request, LocalGrid(nodes))
     rates = [run.config["rate"] for run in (one, many)]
     assert many.config["lr"] == one.config["lr"] != SETTINGS["lr"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,40 +34,6 @@ def found(parts):
     return find_rate(*parts, SETTINGS)
 
 
-def test_the_rates_double_until_one_raises_the_held_out_loss(found):
-    largest = _largest_stable(found)
-    assert [later.lr / first.lr for first, later in itertools.pairwise(found.trials)] == pytest.approx(
-        [2.0] * (len(found.trials) - 1)
-    )
-    above = [trial for trial in found.trials if trial.lr > largest]
-    assert above
-    assert all(trial.loss is None or trial.loss >= found.initial_loss for trial in above)
-    assert found.lr <= _share_of(largest)
-
-
-def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_rounds_raise_the_loss_far(
-    parts, monkeypatch
-):
-    monkeypatch.setattr(rate, "_MOST_RATES", 3)
-    losses = iter([1.0, 0.95, 0.9, 0.85, 1.4, 1.6, 1.2, 3.1, 1.6, 1.2, 0.9])
-    monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
-    chosen = find_rate(*parts, SETTINGS)
-    share = _share_of(chosen.trials[-1].lr)
-    assert chosen.refused == pytest.approx((share, share / 2), rel=0.05)
-    assert chosen.lr == pytest.approx(share / 4, rel=0.05)
-    assert chosen.rounds == 1 + 3 + 3 + 1 + 3  # after a loss of 3.1 no round is waited for
-    assert f"but three rounds at {chosen.refused[-1]:.2g} raised it" in chosen.sentence()
-
-
-def test_a_rate_at_which_three_rounds_raise_the_loss_a_little_is_taken(parts, monkeypatch):
-    monkeypatch.setattr(rate, "_MOST_RATES", 3)
-    losses = iter([1.0, 0.95, 0.9, 0.85, 1.2, 1.4, 1.3])
-    monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
-    chosen = find_rate(*parts, SETTINGS)
-    assert chosen.refused == ()
-    assert chosen.lr == _share_of(chosen.trials[-1].lr)
-
-
 class Script:
     """Trial rounds whose losses are known before; a round moves one block by its rate."""
 
@@ -85,6 +50,38 @@ class Script:
 
     def loss(self):
         return next(self._losses)
+
+
+def test_the_rates_double_until_one_raises_the_held_out_loss(found):
+    largest = _largest_stable(found)
+    assert [later.lr / first.lr for first, later in itertools.pairwise(found.trials)] == pytest.approx(
+        [2.0] * (len(found.trials) - 1)
+    )
+    above = [trial for trial in found.trials if trial.lr > largest]
+    assert above
+    assert all(trial.loss is None or trial.loss >= found.initial_loss for trial in above)
+    assert found.lr <= _share_of(largest)
+
+
+def test_the_rate_is_a_share_of_the_largest_stable_one_and_less_where_three_rounds_raise_the_loss_far(
+    parts, monkeypatch
+):
+    monkeypatch.setattr(rate, "_MOST_RATES", 3)
+    losses = [1.0, 0.95, 0.9, 0.85, 1.4, 1.6, 1.2, 3.1, 1.6, 1.2, 0.9]
+    chosen = rate.search_rate(Script(parts[0], losses), parts[0], SETTINGS)
+    share = _share_of(chosen.trials[-1].lr)
+    assert chosen.refused == pytest.approx((share, share / 2), rel=0.05)
+    assert chosen.lr == pytest.approx(share / 4, rel=0.05)
+    assert chosen.rounds == 1 + 3 + 3 + 1 + 3  # after a loss of 3.1 no round is waited for
+    assert f"but three rounds at {chosen.refused[-1]:.2g} raised it" in chosen.sentence()
+
+
+def test_a_rate_at_which_three_rounds_raise_the_loss_a_little_is_taken(parts, monkeypatch):
+    monkeypatch.setattr(rate, "_MOST_RATES", 3)
+    losses = [1.0, 0.95, 0.9, 0.85, 1.2, 1.4, 1.3]
+    chosen = rate.search_rate(Script(parts[0], losses), parts[0], SETTINGS)
+    assert chosen.refused == ()
+    assert chosen.lr == _share_of(chosen.trials[-1].lr)
 
 
 def test_a_rate_is_tested_unless_labels_are_chosen_and_the_range_test_lowered_the_loss_by_a_fifth(parts, monkeypatch):
@@ -151,9 +148,8 @@ def test_a_loss_that_no_rate_lowers_is_said(parts, monkeypatch):
         find_rate(*parts, SETTINGS)
 
 
-def test_a_loss_that_stays_as_it_was_gives_a_rate_and_a_warning(parts, monkeypatch):
+def test_a_loss_that_stays_as_it_was_gives_a_rate_and_a_warning(parts):
     losses = itertools.chain([1.0], itertools.repeat(1.001))
-    monkeypatch.setattr(rate, "evaluate", lambda network, rows, precision: SimpleNamespace(loss=next(losses)))
-    chosen = find_rate(*parts, SETTINGS)
+    chosen = rate.search_rate(Script(parts[0], losses), parts[0], SETTINGS)
     assert chosen.lr == _share_of(max(trial.lr for trial in chosen.trials))
     assert "no trial round lowered the held-out loss of 1.000" in chosen.sentence()
