@@ -46,7 +46,7 @@ from zorba_core.runs.folder import SUMMARY, Notice, check_name, plain_name
 from zorba_core.runs.load import check_rows, check_tokens, evaluation_rows, open_network, use_threads
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.rate import held_out_positions, search_rate, usual_rounds
+from zorba_core.runs.rate import announcement, held_out_positions, search_rate
 from zorba_core.runs.record import Callback, Start, begin, complete
 from zorba_core.runs.replay import replay_rounds
 from zorba_core.runs.resume import check_unfinished
@@ -276,7 +276,7 @@ def _begin(
         task = replace(task, prior=server.prior_C)
     rate = None
     if request.find_lr:
-        notice(f"choosing the learning rate: about {usual_rounds(server.settings)} trial rounds")
+        notice(announcement(server.settings))
         rate = search_rate(server, network, server.settings)
         server.end_trials(rate.lr)
         notice(rate.sentence())

@@ -140,6 +140,11 @@ def usual_rounds(settings: Settings) -> int:
     return 9 * _chains_of(settings)
 
 
+def announcement(settings: Settings) -> str:
+    """The line for the user before the trial rounds."""
+    return f"choosing the learning rate: about {usual_rounds(settings)} trial rounds"
+
+
 def _chains_of(settings: Settings) -> int:
     return min(_MOST_CHAINS, -(-_DIRECTIONS // settings.directions)) if settings.directions else 1
 

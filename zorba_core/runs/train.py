@@ -41,7 +41,7 @@ from zorba_core.runs.load import (
 from zorba_core.runs.log import Log
 from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.rate import find_rate, usual_rounds
+from zorba_core.runs.rate import announcement, find_rate
 from zorba_core.runs.record import Callback, Start, begin, complete, memory_errors
 from zorba_core.runs.run import Run
 
@@ -82,9 +82,9 @@ def fine_tune(
         find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: if ``settings`` is None.
         prior: subtract the model's own preference for each label word; default: for own rows and for a large model.
         alpha: parameter of the Dirichlet division of rows among clients; a smaller one is more uneven.
-        division: one of :data:`DIVISIONS`; default: ``natural`` if the rows name their clients, else ``dirichlet``.
+        division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: ``natural`` if rows name clients.
         threads: CPU threads; default: :func:`zorba_core.runs.load.suited_threads`.
-        runs_folder, name: where the run's folder is made, and the first part of its name (``<dataset>-<model>``).
+        runs_folder, name: where the run's folder is made, and how its name begins; default: ``<dataset>-<model>``.
         origin: how the allocation was made (solver, budgets, ...), for the run's config.
         force: train even if :mod:`zorba_core.runs.preflight` reports that the settings cannot learn.
         notice: called with one line for each inferred value.
@@ -179,7 +179,7 @@ def _prepare(
         task, rows = with_label_prior(task, network, rows)
     rate = None
     if find_lr:
-        notice(f"choosing the learning rate: about {usual_rounds(settings)} trial rounds")
+        notice(announcement(settings))
         rate = find_rate(network, allocation, rows, settings)
         settings = settings.replace(lr=rate.lr)
         notice(rate.sentence())
