@@ -8,7 +8,7 @@ import warnings
 import pandas as pd
 import plotly.io as pio
 
-from zorba_core.plots.pictures import OFFLINE
+from zorba_core.plots.pictures import kaleido_options
 from zorba_core.study.sweep import read_table
 
 
@@ -22,7 +22,7 @@ def start(scale: float = 1.5) -> None:
     import kaleido
 
     # One browser for the whole notebook: 0.2 s a picture where a new one each time takes 3 s.
-    kaleido.start_sync_server(silence_warnings=True, **OFFLINE)
+    kaleido.start_sync_server(silence_warnings=True, **kaleido_options())
     # plotly passes options that a running server already has; it says so at each picture.
     warnings.filterwarnings("ignore", message="The kopts argument is ignored", category=UserWarning)
     pio.renderers["png"].scale = scale

@@ -7,6 +7,7 @@ test is skipped with that reason; where ``ZORBA_CI`` is set, Chromium must be th
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 gc.disable()  # while the tests are imported, which makes objects and no garbage
+atexit.register(gc.freeze)  # nor is there any to look for while a process ends
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -31,8 +33,10 @@ def _missing(marker: str) -> str | None:
             return "needs the real datasets: set ZORBA_DATA to their folder"
         if not Path(folder, "sst2", "train.parquet").is_file():
             return f"needs the real datasets: ZORBA_DATA={folder} has no sst2/train.parquet"
-    if marker == "browser" and not shutil.which("chromium"):
-        return "needs the distribution's Chromium on the PATH"
+    if marker == "browser":
+        from zorba_core.plots.pictures import browser
+
+        return None if browser() else "needs chromium-headless-shell or chromium on the PATH"
     return None
 
 

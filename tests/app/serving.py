@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from zorba_core.plots import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM_ARGUMENTS = (
@@ -84,9 +85,9 @@ def server_process(
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """The distribution's Chromium, without a screen."""
+    """The distribution's Chromium without a screen, or its headless shell, which loads a page with less work."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=pictures.browser(), args=list(CHROMIUM_ARGUMENTS))
         try:
             yield browser
         finally:

@@ -7,6 +7,7 @@ status: 0 done, 1 the run failed, 2 the request is wrong or infeasible.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import io
 import os
@@ -119,6 +120,7 @@ def _leave(message: str, status: int) -> NoReturn:
 
 def _exit(status: int) -> NoReturn:
     """End with this status. Ctrl-C is ignored while the interpreter cleans up: it would end the process without a
-    message, though everything is done."""
+    message, though everything is done. Nor does it search a million objects of torch for garbage, for two seconds."""
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    atexit.register(gc.freeze)
     sys.exit(status)

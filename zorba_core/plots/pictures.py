@@ -1,4 +1,4 @@
-"""Figures as picture files, made without a network. Needs kaleido and Chromium."""
+"""Figures as picture files, made without a network. Needs kaleido and a browser: Chromium, or its headless shell."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ import threading
 
 import plotly.graph_objects as go
 
-# Options of kaleido: no MathJax, which no figure here uses, and a proxy that does not exist, so no network.
-OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
 _WIDTH, _HEIGHT = 1000, 520  # pixels, for a figure without a size
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the shell starts soonest
 _ONE_AT_A_TIME = threading.Lock()  # each call starts a browser
+
+
+def browser() -> str | None:
+    """The browser that makes pictures, and that the tests of the dashboard use; None where there is none."""
+    return next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 
 def can_be_made() -> bool:
     """Whether kaleido and a browser for it are installed."""
-    return importlib.util.find_spec("kaleido") is not None and any(map(shutil.which, _BROWSERS))
+    return importlib.util.find_spec("kaleido") is not None and browser() is not None
+
+
+def kaleido_options() -> dict[str, object]:
+    """No MathJax, which no figure here uses, and a proxy that does not exist, so no network."""
+    return {"mathjax": False, "proxy_server": "http://127.0.0.1:9", "path": browser()}
 
 
 def picture_bytes(figure: go.Figure, suffix: str) -> bytes:
@@ -32,4 +40,4 @@ def picture_bytes(figure: go.Figure, suffix: str) -> bytes:
         "scale": 2 if suffix == "png" else 1,
     }
     with _ONE_AT_A_TIME:
-        return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=dict(OFFLINE))
+        return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=kaleido_options())
