@@ -23,6 +23,7 @@ from zorba_core.engine.settings import LARGE_ROUNDS, Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.options import ServerOptions
 from zorba_core.files import check_folder, to_json
+from zorba_core.lazy import without_collection
 from zorba_core.runs import Run
 from zorba_core.vram import GIB, ModelSpec
 
@@ -78,7 +79,7 @@ def train(
 
     Ctrl-C ends the run after the current round and exits with status 1; zorba resume continues it.
     """
-    from zorba_core.runs.train import fine_tune
+    from zorba_core import fine_tune
 
     task = task.with_model()
     spec, chosen_task, settings, find_lr = _suited(task, settings)
@@ -106,7 +107,8 @@ def train(
 
 def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings, bool]:
     """The model's sizes, the task, settings that suit both, and whether trial rounds choose the learning rate."""
-    from zorba_core.runs.load import read_spec, suited_settings
+    with without_collection():
+        from zorba_core.runs.load import read_spec, suited_settings
 
     spec, find_lr = read_spec(task.model), given["lr"] in (None, "auto")
     given = given | ({"lr": None} if find_lr else {})
@@ -355,10 +357,11 @@ def task(
 ) -> None:
     """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and advice; the accuracy of a
     majority vote, naive Bayes and the untrained model on the test rows; and how long training will take."""
-    from zorba_core.data.describe import describe_task
-    from zorba_core.runs.expect import expect
-    from zorba_core.runs.load import read_spec, suited_settings
-    from zorba_core.runs.models import load_tokenizer
+    with without_collection():
+        from zorba_core.data.describe import describe_task
+        from zorba_core.runs.expect import expect
+        from zorba_core.runs.load import read_spec, suited_settings
+        from zorba_core.runs.models import load_tokenizer
 
     plain = data.replace("_", "-")
     named = {"dataset": plain} if plain in TASKS else {"data": data}

@@ -42,6 +42,8 @@ from flwr.supernode import start_client_internal
 from flwr.supernode.cli import flower_supernode
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
+from zorba_core.lazy import without_collection
+
 _LOOK = 0.25  # seconds between two polls for a message
 _WAIT = 0.05  # seconds between two polls on this machine
 _task_is_due = threading.Event()
@@ -152,7 +154,8 @@ def main() -> None:
     shorten_waits()
 
     def work() -> None:
-        from zorba_core.federation import client_app  # PyTorch loads while the SuperNode connects
+        with without_collection():
+            from zorba_core.federation import client_app  # PyTorch loads while the SuperNode connects
 
         client_app.RESIDENT = True
         answer_tasks(f"{place.host}:{place.port}", client_app.app)
