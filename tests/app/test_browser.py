@@ -51,20 +51,20 @@ def served(root, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def window(browser):
-    """One for the file: its pages need not load and compile the dashboard's scripts again."""
+def tab(browser):
+    """One for the file: each test loads its page anew, but a new tab would compile the dashboard's scripts again."""
     context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
-    yield context
+    tab = context.new_page()
+    tab.set_default_timeout(300_000)
+    yield tab
     context.close()
 
 
 @pytest.fixture
-def page(window, served):
-    page = window.new_page()
-    page.set_default_timeout(300_000)
-    yield page
-    assert page.get_by_text(WRONG).count() == 0
-    page.close()
+def page(tab, served):
+    yield tab
+    assert tab.get_by_text(WRONG).count() == 0
+    tab.emulate_media(color_scheme="null")
 
 
 def explore(page: Page, address: str, query: str = "") -> None:
