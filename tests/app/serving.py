@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
+    "--font-render-hinting=none",  # the headless shell's letters, as Chromium draws them
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
