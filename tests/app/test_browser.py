@@ -63,8 +63,8 @@ def tab(browser):
 @pytest.fixture
 def page(tab, served):
     yield tab
+    tab.emulate_media(color_scheme="null")  # first: the next test must not get this one's theme
     assert tab.get_by_text(WRONG).count() == 0
-    tab.emulate_media(color_scheme="null")
 
 
 def explore(page: Page, address: str, query: str = "") -> None:
