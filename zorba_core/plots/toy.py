@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -55,38 +56,44 @@ def matrix_panels(
     height = num_blocks + (1.05 if name_axes else 0.35) + _CAPTION * lines / 2
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = go.Figure()
+    figure, shapes = go.Figure(), []
     for index, panel in enumerate(panels):
         left, top = margin + width * (index % columns), -height * (index // columns) - _CAPTION * lines / 2
         figure.add_annotation(
             x=left, y=top + 0.1, text=panel.caption, showarrow=False, align="left", xanchor="left", yanchor="bottom"
         )
-        _draw(figure, panel.allocation, left, top, palette)
+        shapes += _draw(figure, panel.allocation, left, top, palette)
         if name_axes:
             _name_axes(figure, panel.allocation, left, top, palette)
     theme.apply(figure, palette, height=round(_CELL_PX * height * rows) + 20)
+    figure.update_layout(shapes=shapes)  # all at once: plotly checks every shape again when one is added
     figure.update_layout(width=round(_CELL_PX * width * columns) + 20, margin={"l": 8, "r": 8, "t": 4, "b": 4})
     figure.update_xaxes(visible=False, range=[-0.2, width * columns], constrain="domain")
     figure.update_yaxes(visible=False, range=[-height * rows - 0.1, 0.1], scaleanchor="x", constrain="domain")
     return figure
 
 
-def _draw(figure: go.Figure, allocation: Allocation, left: float, top: float, palette: theme.Palette) -> None:
+def _draw(
+    figure: go.Figure, allocation: Allocation, left: float, top: float, palette: theme.Palette
+) -> list[dict[str, Any]]:
+    """Draw the weights of a panel, and return the shapes of its cells."""
     A_MN, popularity_M = allocation.A_MN, allocation.popularity_M
     least_MN = A_MN & (popularity_M[:, None] == allocation.least_popularity_N)
-    # In this order, so that no cell covers the outline of a neighbour.
-    for kind in ((~A_MN), (A_MN & ~least_MN), (A_MN & least_MN)):
-        for m, n in np.argwhere(kind):
-            figure.add_shape(
-                type="rect",
-                x0=left + n + 0.05,
-                x1=left + n + 0.95,
-                y0=top - m - 0.05,
-                y1=top - m - 0.95,
-                fillcolor=palette.front if A_MN[m, n] else palette.faint,
-                line={"width": 3, "color": palette.selected} if least_MN[m, n] else {"width": 0},
-                layer="below",
-            )
+    shapes = [
+        {
+            "type": "rect",
+            "x0": left + n + 0.05,
+            "x1": left + n + 0.95,
+            "y0": top - m - 0.05,
+            "y1": top - m - 0.95,
+            "fillcolor": palette.front if A_MN[m, n] else palette.faint,
+            "line": {"width": 3, "color": palette.selected} if least_MN[m, n] else {"width": 0},
+            "layer": "below",
+        }
+        # In this order, so that no cell covers the outline of a neighbour.
+        for kind in ((~A_MN), (A_MN & ~least_MN), (A_MN & least_MN))
+        for m, n in np.argwhere(kind)
+    ]
     rows, clients = np.nonzero(np.ones_like(A_MN))
     weight = [str(Fraction(1, int(popularity_M[m]))) if A_MN[m, n] else "0" for m, n in zip(rows, clients, strict=True)]
     figure.add_scatter(
@@ -102,6 +109,7 @@ def _draw(figure: go.Figure, allocation: Allocation, left: float, top: float, pa
         hovertemplate="block %{customdata[0]}, client %{customdata[1]}: weight %{text}<extra></extra>",
         showlegend=False,
     )
+    return shapes
 
 
 def _name_axes(figure: go.Figure, allocation: Allocation, left: float, top: float, palette: theme.Palette) -> None:
