@@ -22,6 +22,7 @@ import numpy as np
 from tests.allocation.allocation_oracles import milp_lambda
 from zorba_core.allocation import Problem, solve, sweep
 from zorba_core.allocation.scenarios import solve_scenario
+from zorba_core.allocation.solvers.lexicographic import _initial_matrix
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
 from zorba_core.fleet import Fleet
@@ -52,6 +53,7 @@ def one_request(problem: Problem, solver: str) -> dict[str, Any]:
     """Solve and read what a caller reads: Lambda, V, popularities and blocks held, but no matrix."""
 
     def run() -> Any:
+        _initial_matrix.cache_clear()  # every request is a new one
         solution = solve(problem, solver)
         allocation = solution.allocation
         return solution, allocation.popularity_M, allocation.blocks_held_N, allocation.mean_inverse_popularity
