@@ -12,6 +12,8 @@ PINS := $(shell cat pyproject.toml constraints.txt | cksum | tr -d ' ')
 STAMP := $(VENV)/.installed-$(PINS)
 
 test quick bench notebooks claims: export OMP_NUM_THREADS ?= 1
+# A run of the tests starts many processes. Without .pyc files each would compile the package again.
+test: export PYTHONDONTWRITEBYTECODE :=
 export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 
@@ -59,9 +61,8 @@ federation: $(STAMP)
 	$(BIN)/zorba federate --clients 4
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -p no:nbval -n 3 --dist loadfile --no-loadscope-reorder tests
-	$(BIN)/python -m pytest -n 2 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
-	    -p no:python notebooks
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env \
+	    --nbval-cell-timeout 300 tests notebooks
 
 quick: $(STAMP)
 	$(BIN)/python -m pytest -q -p no:nbval -n 2 --dist worksteal -m "not slow and not browser and not data" \

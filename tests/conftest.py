@@ -60,9 +60,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first: workers take whole files, and a long one at the end keeps all waiting."""
-    long_files = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
-    items.sort(key=lambda item: item.path not in long_files)
+    """Long files and notebooks first: workers take whole files, and a long one at the end keeps all waiting."""
+    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
+    items.sort(key=lambda item: item.path not in long and item.path.suffix != ".ipynb")
 
 
 def pytest_collection_finish() -> None:
