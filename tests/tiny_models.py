@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.data import prompts
 from zorba_core.data.load import load
 from zorba_core.data.task import get_task
 from zorba_core.runs import Run
@@ -130,6 +131,22 @@ def rows_divided_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "federated_rows", remembered)
         patch.setattr(resuming, "federated_rows", remembered)
+        yield
+
+
+@pytest.fixture(scope="module")
+def texts_tokenised_once():
+    """The toy rows take longer to tokenise than these runs to train: each list of texts is tokenised once."""
+    tokenise, made = prompts._plain, {}
+
+    def remembered(tokenizer, texts):
+        key = (tokenizer.name_or_path, *texts)
+        if key not in made:
+            made[key] = tokenise(tokenizer, texts)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompts, "_plain", remembered)
         yield
 
 

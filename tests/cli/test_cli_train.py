@@ -15,6 +15,8 @@ from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.engine.parts import METHODS
 from zorba_core.runs import list_runs, read_run
 
+pytestmark = pytest.mark.usefixtures("texts_tokenised_once")
+
 
 @pytest.fixture
 def tiny(tiny_opt_folder, tmp_path) -> list[str]:

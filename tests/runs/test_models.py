@@ -86,6 +86,7 @@ def test_a_hub_model_that_was_fetched_before_is_used_without_a_network(tiny_opt_
         "from zorba_core.runs.models import load_model, load_tokenizer\n"
         "from zorba_core.runs.load import read_spec\n"
         "name = 'who/tiny'\n"
+        "import atexit, gc; atexit.register(gc.freeze)\n"  # as the command does, to end two seconds sooner
         "print(read_spec(name).num_blocks, load_model(name).num_parameters(), len(load_tokenizer(name)))"
     )
     environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}

@@ -18,6 +18,8 @@ from zorba_core.runs.load import read_spec, suited_threads, use_threads
 from zorba_core.runs.record import Callback
 from zorba_core.runs.train import fine_tune
 
+pytestmark = pytest.mark.usefixtures("texts_tokenised_once")
+
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 SETTINGS = Settings(rounds=3, directions=2, num_seeds=8, batch_size=2, eval_every=2, eval_rows=50)
 
