@@ -21,7 +21,6 @@ from transformers import (
 )
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data import prompts
 from zorba_core.data.load import load
 from zorba_core.data.task import get_task
 from zorba_core.runs import Run
@@ -123,7 +122,8 @@ def rows_divided_once():
     divide, made = training.federated_rows, {}
 
     def remembered(task, tokenizer, num_clients, settings, **options):
-        key = (task, num_clients, settings.seed, settings.seq_len, settings.eval_rows, *options.values())
+        given = (settings.seed, settings.seq_len, settings.eval_rows, *options.values())
+        key = (task, tokenizer.name_or_path, num_clients, *given)
         if key not in made:
             made[key] = divide(task, tokenizer, num_clients, settings, **options)
         return made[key]
@@ -131,22 +131,6 @@ def rows_divided_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "federated_rows", remembered)
         patch.setattr(resuming, "federated_rows", remembered)
-        yield
-
-
-@pytest.fixture(scope="module")
-def texts_tokenised_once():
-    """The toy rows take longer to tokenise than these runs to train: each list of texts is tokenised once."""
-    tokenise, made = prompts._plain, {}
-
-    def remembered(tokenizer, texts):
-        key = (tokenizer.name_or_path, *texts)
-        if key not in made:
-            made[key] = tokenise(tokenizer, texts)
-        return made[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prompts, "_plain", remembered)
         yield
 
 

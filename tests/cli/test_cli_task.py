@@ -11,8 +11,6 @@ from tests.command import Left, call
 from tests.runs.test_own_data import reviews
 from zorba_core.runs import read_run
 
-pytestmark = pytest.mark.usefixtures("texts_tokenised_once")
-
 
 @pytest.fixture
 def csv(tmp_path):

@@ -15,7 +15,7 @@ from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.engine.parts import METHODS
 from zorba_core.runs import list_runs, read_run
 
-pytestmark = pytest.mark.usefixtures("texts_tokenised_once")
+pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 @pytest.fixture(autouse=True)
-def _no_client_of_another_test(texts_tokenised_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_client_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_app, "_run", "")
     monkeypatch.setattr(client_app, "RESIDENT", False)
     monkeypatch.setattr(members, "_LOOK_FOR_ANSWERS", 0.01)

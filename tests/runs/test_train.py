@@ -18,7 +18,7 @@ from zorba_core.runs.load import read_spec, suited_threads, use_threads
 from zorba_core.runs.record import Callback
 from zorba_core.runs.train import fine_tune
 
-pytestmark = pytest.mark.usefixtures("texts_tokenised_once")
+pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 SETTINGS = Settings(rounds=3, directions=2, num_seeds=8, batch_size=2, eval_every=2, eval_rows=50)
@@ -88,7 +88,7 @@ def test_a_failure_of_any_kind_leaves_no_summary(tiny_opt_folder, tmp_path, fail
     assert (run.finished, run.rounds_done) == (False, 2)
 
 
-def test_equal_shares_are_null_in_the_config_and_resume(rows_divided_once, tiny_opt_folder, tmp_path):
+def test_equal_shares_are_null_in_the_config_and_resume(tiny_opt_folder, tmp_path):
     run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, alpha=math.inf, runs_folder=tmp_path)
     assert read_json(run.path / "config.json")["alpha"] is None
     (run.path / "summary.json").unlink()

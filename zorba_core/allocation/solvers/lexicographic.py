@@ -49,8 +49,8 @@ def can_be_met(budget_N: NDArray[np.int64], num_blocks: int, popularity: int) ->
     import networkx as nx  # slow to import, and other solvers do not need it
     from networkx.algorithms.flow import dinitz
 
-    network = _network(budget_N, num_blocks, popularity)
-    return nx.maximum_flow_value(network, "s", "t", flow_func=dinitz) == popularity * num_blocks
+    graph = _network(budget_N, num_blocks, popularity)
+    return nx.maximum_flow_value(graph, "s", "t", flow_func=dinitz) == popularity * num_blocks
 
 
 def greedy_update(
@@ -106,6 +106,6 @@ def lexicographic(problem: Problem, options: Options) -> Allocation:
         InvalidInputError: the problem has a total, which the method does not support.
     """
     if problem.total is not None:
-        raise InvalidInputError("lexicographic does not support a total; use balanced, two-level or exact")
+        raise InvalidInputError("lexicographic does not support a total; omit it, or use balanced, two-level or exact")
     initial_MN = initial_matrix(problem.usable_N, problem.num_blocks)
     return Allocation(greedy_update(initial_MN, problem.usable_N, options.rng))
