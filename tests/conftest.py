@@ -79,12 +79,12 @@ def root() -> Path:
 
 @pytest.fixture
 def example_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Method, estimator and task of tests/plugin_example are registered in this process while the test runs."""
-    from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
+    """The parts of tests/plugin_example are registered in this process while the test runs."""
+    from tests.plugin_example.zorba_example import CENTRAL, MIDWAY, MOMENTUM, TICKETS
     from zorba_core.data.task import TASKS
-    from zorba_core.engine.parts import ESTIMATORS, METHODS
+    from zorba_core.engine.parts import AVERAGES, ESTIMATORS, METHODS
 
-    for registry, part in ((METHODS, MOMENTUM), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
+    for registry, part in ((METHODS, MOMENTUM), (AVERAGES, MIDWAY), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
         monkeypatch.setattr(registry, "_parts", dict(registry))
         registry.register(part)
 

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from zorba_core.engine.loop import back_off
-from zorba_core.engine.round import lr_of_round
+from zorba_core.engine.schedule import back_off, lr_of_round
 from zorba_core.engine.settings import Settings
 
 

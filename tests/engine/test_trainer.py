@@ -9,9 +9,10 @@ import torch
 from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import LocalRounds, back_off, init, repeat_round, run_rounds, step
+from zorba_core.engine.loop import Training, init, repeat_round, run_rounds, step
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.round import FederatedRows
+from zorba_core.engine.schedule import back_off
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
@@ -104,8 +105,10 @@ def test_a_run_with_a_rate_of_its_own_choice_backs_off_and_resumes_so(new_networ
     swapped = dataclasses.replace(rows.evaluation, label_E=1 - rows.evaluation.label_E)  # so that the loss rises
 
     def run(network, before=(), state=None):
-        source = LocalRounds(network, allocation, rows, settings, state)
-        return list(run_rounds(source, swapped, before, backs_off=True))
+        training = Training.local(
+            network, allocation, dataclasses.replace(rows, evaluation=swapped), settings, backs_off=True
+        )
+        return list(run_rounds(training, state, before))
 
     whole = new_network()
     done = run(whole)

@@ -228,7 +228,7 @@ def test_a_superlink_that_is_gone_ends_the_run_with_advice(ask, nodes, monkeypat
 def test_a_run_in_which_nobodys_scalars_are_of_use_ends(ask, nodes):
     nonsense = with_scalars([np.nan] * 3)
     grid = Changed(nodes, lambda client, t, given: nonsense if t == 2 else given)
-    with pytest.raises(RunError, match="round 2: no client gave a usable answer in 3 tries"):
+    with pytest.raises(RunError, match=r"round 2: .*\(4 non-finite; first client 0\); the run diverged"):
         serve(ask(), grid)
 
 
@@ -240,7 +240,7 @@ def test_a_liar_moves_the_median_and_the_trimmed_mean_less(ask, nodes):
 
     blocks = "[[0,1,2],[0,1,2],[0,1,2],[0,1,2]]"
     everything = {"allocation": f'{{"blocks_per_client": {blocks}}}', "settings.rounds": 1}
-    moved = {rule: np.abs(serve(ask(rule=rule, **everything), Changed(nodes, lies)).rounds[1].rho_bar_MQ).max()
+    moved = {rule: np.abs(serve(ask({"rule": rule}, **everything), Changed(nodes, lies)).rounds[1].rho_bar_MQ).max()
              for rule in ("mean", "median", "trimmed")}  # fmt: skip
     assert moved["median"] < 0.5 * moved["mean"]
     assert moved["trimmed"] < 0.5 * moved["mean"]

@@ -44,7 +44,10 @@ _PANELS = {
     **dict.fromkeys(("seq_len", "lora_rank", "precision"), "Model"),
     **dict.fromkeys(("device", "seed", "eval_every", "eval_rows", "target"), "Run"),
 }
-_FEDERATION_PANELS = dict.fromkeys(("data", "test", "model", "clients", "rounds", "lr"), _FIRST)
+_FEDERATION_PANELS = {
+    **dict.fromkeys(("data", "test", "model", "clients", "rounds", "lr"), _FIRST),
+    **dict.fromkeys(("rule", "trim"), "Federation"),
+}
 _FEDERATION_DEFAULTS = {
     **dict.fromkeys(("lr", "schedule", "direction", "directions", "seq_len", "batch_size")),
     "rounds": 20,

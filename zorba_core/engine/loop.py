@@ -1,12 +1,12 @@
-"""The fine-tuning loop, Algorithm 3 of the paper. In a round, :func:`step`, the server sends seeds, the clients report,
-and the server updates every block.
+"""The fine-tuning loop, Algorithm 3 of the paper, for runs in one process and for federations.
+
+A round (:func:`next_round`): the server sends seeds, the clients report, the server averages, and all move the weights.
+The method (:mod:`zorba_core.engine.methods`) defines the reports and the average; the clients (:class:`Clients`) are in
+this process (:class:`LocalClients`), or behind a network (:mod:`zorba_core.federation.remote`). Everything else stands
+here once.
 
 A round depends only on (network, allocation, data, settings, round index, the method's state): every random choice has
-its own stream, named by its purpose. A round changes nothing but the network's weights in place. The method
-(:mod:`zorba_core.engine.methods.interface`) defines the clients' reports and the update.
-
-:func:`run_rounds` gets the rounds from a :class:`RoundSource`: all clients in this process (:class:`LocalRounds`), or a
-server and its clients over a network (:mod:`zorba_core.federation.server_app`).
+its own stream, named by its purpose. A round changes nothing but the network's weights, in place.
 
 Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 """
@@ -17,25 +17,78 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.evaluation import evaluate
-from zorba_core.engine.methods.interface import logged_state
-from zorba_core.engine.parts import method_facts, method_of
+from zorba_core.engine.methods.interface import method_of
+from zorba_core.engine.parts import method_facts
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, check_reports, describe_refusals
-from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundContext, lr_of_round
+from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundPlan, Step, client_batch
 from zorba_core.engine.rows import Rows
+from zorba_core.engine.schedule import back_off, lr_of_round
 from zorba_core.engine.settings import Settings
+from zorba_core.engine.update import apply_step
 from zorba_core.errors import InvalidInputError, RunError
+
+
+class Clients(Protocol):
+    """The clients of a run."""
+
+    def collect(self, plan: RoundPlan) -> Reports:
+        """The reports of a round's clients."""
+
+    def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
+        """Take a round's averages, for the clients to apply before the next round; return the events of the round.
+
+        The clients get the averages with the next plan, so that the log has a round before a client applies it.
+        """
+
+
+class LocalClients:
+    """All clients in this process. They share the network, so there is nothing to publish."""
+
+    def __init__(self, rows: FederatedRows) -> None:
+        self._rows = rows
+
+    def collect(self, plan: RoundPlan) -> Reports:
+        settings, device = plan.settings, plan.network.device
+        asked = np.flatnonzero(plan.asked_N).tolist()
+        batches = {n: client_batch(self._rows, settings, plan.round, n, device) for n in asked}
+        return method_of(settings).report(plan, batches)
+
+    def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What all rounds of a run share."""
+
+    network: Blocks  # its weights change from round to round
+    allocation: Allocation
+    settings: Settings
+    clients: Clients
+    evaluation: Rows
+    backs_off: bool = False  # whether the learning rate is reduced by zorba_core.engine.schedule.back_off
+
+    @classmethod
+    def local(
+        cls, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings, backs_off: bool = False
+    ) -> Self:
+        """With all clients in this process.
+
+        Raises:
+            InvalidInputError: as :func:`check_fit`.
+        """
+        check_fit(network, allocation, rows, settings)
+        return cls(network, allocation, settings, LocalClients(rows), rows.evaluation, backs_off)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,173 +101,155 @@ class TrainState:
     method_state: MethodState = field(default_factory=dict)
 
 
-class RoundSource(Protocol):
-    """Computes the rounds of a run. The network has the weights after ``rounds_done`` rounds."""
-
-    settings: Settings
-    network: Blocks
-    allocation: Allocation
-
-    @property
-    def rounds_done(self) -> int: ...
-
-    def next_round(self, lr_factor: float) -> Round | None:
-        """One round at the schedule's rate times ``lr_factor``, without evaluation. None if no client gave a usable
-        answer: the weights are unchanged, and the caller tries again."""
+def init(network: Blocks, settings: Settings) -> TrainState:
+    """The state before the first round, with the P shared seeds, all different."""
+    method_state = _as_logged(method_of(settings).init(network.num_blocks, settings))
+    seeds_P = shared_seeds(settings.seed, settings.num_seeds)
+    return TrainState(0, seeds_P, directions_of(network, settings), method_state)
 
 
-def run_rounds(
-    source: RoundSource, evaluation: Rows, before: Sequence[Round] = (), *, backs_off: bool = False
-) -> Iterator[Round]:
+def run_rounds(training: Training, state: TrainState | None = None, before: Sequence[Round] = ()) -> Iterator[Round]:
     """Yield the base model as round 0, and then each round, with an evaluation if one is due.
 
     Ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target.
 
     Args:
-        before: the rounds that a resumed run has done; ``source`` continues after them.
-        backs_off: reduce the learning rate by :func:`back_off`.
+        state, before: of a resumed run: its state and its rounds so far. The network has the weights after them.
 
     Raises:
-        RunError: the run diverged.
+        RunError: the run diverged, or no client reports.
     """
-    settings, network = source.settings, source.network
-    latest = before[-1] if before else None
-    losses = [done.eval_loss for done in before if done.eval_loss is not None]
-    if latest is None:
-        latest = _evaluated(Round(0), network, evaluation, settings)
-        losses.append(latest.eval_loss)
-        yield latest
+    settings, done = training.settings, list(before)
+    state = state or init(training.network, settings)
+    if not done:
+        done.append(_evaluated(Round(0), training))
+        yield done[-1]
     target = math.inf if settings.target is None else settings.target
-    while source.rounds_done < settings.rounds and (latest.eval_accuracy or 0.0) < target:
-        started = time.perf_counter()
-        done = source.next_round(back_off(losses) if backs_off else 1.0)
-        if done is None:
-            continue
-        latest = _with_costs(done, network, settings, time.perf_counter() - started)
-        if settings.evaluates_after(latest.round):
-            latest = _evaluated(latest, network, evaluation, settings)
-            losses.append(latest.eval_loss)
-        yield latest
+    while state.rounds_done < settings.rounds and (done[-1].eval_accuracy or 0.0) < target:
+        state, latest = next_round(training, state, done)
+        done.append(_evaluated(latest, training) if settings.evaluates_after(latest.round) else latest)
+        yield done[-1]
 
 
-def back_off(losses: Sequence[float]) -> float:
-    """The factor of the learning rate after these evaluation losses: a half for each two rises in a row."""
-    factor, rises = 1.0, 0
-    for before, after in pairwise(losses):
-        rises = rises + 1 if after > before else 0
-        if rises == 2:
-            factor, rises = 0.5 * factor, 0
-    return factor
+def next_round(training: Training, state: TrainState, before: Sequence[Round] = ()) -> tuple[TrainState, Round]:
+    """One round of Algorithm 3, without evaluation. The network has w^(t+1) afterwards.
 
-
-def init(network: Blocks, settings: Settings) -> TrainState:
-    """The state before the first round, with the P shared seeds, all different."""
-    method_state = logged_state(method_of(settings).init(network.num_blocks, settings))
-    seeds_P = shared_seeds(settings.seed, settings.num_seeds)
-    return TrainState(0, seeds_P, directions_of(network, settings), method_state)
-
-
-def plan_round(state: TrainState, num_clients: int, settings: Settings) -> tuple[int, np.ndarray, np.ndarray]:
-    """The next round's number, Q of the P seeds, and the participating clients."""
-    t = state.rounds_done + 1
-    seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.directions)
-    return t, seeds_Q, asked_clients(num_clients, settings.participation, settings.seed, t)
-
-
-def step(
-    state: TrainState,
-    network: Blocks,
-    allocation: Allocation,
-    rows: FederatedRows,
-    settings: Settings,
-    lr_factor: float = 1.0,
-) -> tuple[TrainState, Round]:
-    """One round in one process: plan, reports, update. The network has w^(t+1) afterwards.
+    Args:
+        before: the rounds so far.
 
     Raises:
-        RunError: no client's report is usable. The weights are unchanged.
+        RunError: no client's report is usable, or the step is not finite. The weights are unchanged.
     """
-    t, seeds_Q, asked_N = plan_round(state, allocation.num_clients, settings)
-    lr = lr_factor * lr_of_round(settings, t)
-    context = RoundContext(t, lr, seeds_Q, asked_N, network, allocation.A_MN, rows, settings, state.directions)
-    method = method_of(settings)
-    reports = method.report(context)
-    status_N = check_reports(reports.rho_NQ, reports.loss_N, asked_N, mu=settings.mu)
+    started = time.perf_counter()
+    network, settings, clients = training.network, training.settings, training.clients
+    # Server: this round's seeds and clients.
+    plan = plan_round(state, training)
+    # Clients: finite differences along the seeds, eq. (1).
+    reports = clients.collect(plan)
+    # Server: the reports that can be used, and their average for each block, eq. (2).
+    answered_N = reports.status_N == REPORTED
+    checked_N = check_reports(reports.rho_NQ, reports.loss_N, answered_N, mu=settings.mu)
+    status_N = np.where(answered_N, checked_N, reports.status_N)
     reported_N = status_N == REPORTED
-    try:
-        if not reported_N.any():
-            raise RunError(describe_refusals(status_N))
-        rho_bar_MQ, method_state = method.update(context, reports, reported_N, state.method_state)
-    except RunError as error:
-        raise RunError(_diverged(str(error), t, settings)) from None
-    method_state = logged_state(method_state)
+    if not reported_N.any():
+        raise _diverged(describe_refusals(status_N), plan.round, settings)
+    step, method_state = method_of(settings).update(plan, reports, reported_N, state.method_state)
+    step = _checked_step(step, plan)
+    # Server and clients: w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m.
+    lr = _learning_rate(training, plan.round, before)
+    apply_step(network, step, state.directions, lr)
     done = Round(
-        t,
+        plan.round,
         lr,
-        seeds_Q,
+        plan.seeds_Q,
         np.where(reported_N[:, None], reports.rho_NQ, 0.0),
         status_N,
         np.where(reported_N, reports.loss_N, 0.0),
-        rho_bar_MQ,
-        method_state,
+        step.rho_bar_MQ if method_of(settings).exchanges == "scalars" else None,
+        _as_logged(method_state),
         forward_passes=reports.forward_passes,
         backward_passes=reports.backward_passes,
+        **_numbers_sent(plan, status_N),
     )
-    return replace(state, rounds_done=t, method_state=method_state), done
+    done = replace(done, events=clients.publish(done), seconds=time.perf_counter() - started)
+    return replace(state, rounds_done=plan.round, method_state=done.method_state), done
+
+
+def step(
+    state: TrainState, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings
+) -> tuple[TrainState, Round]:
+    """:func:`next_round` with all clients in this process."""
+    return next_round(Training(network, allocation, settings, LocalClients(rows), rows.evaluation), state)
 
 
 def repeat_round(
     state: TrainState, done: Round, network: Blocks, allocation: Allocation, settings: Settings
 ) -> TrainState:
     """Repeat the update of a logged round, without clients."""
-    after = replace(state, rounds_done=done.round, method_state=done.method_state)
-    if done.rho_bar_MQ is not None:
-        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, done.lr)
-        return after
-    A_MN, asked_N = allocation.A_MN, done.status_N != NOT_ASKED
-    context = RoundContext(done.round, done.lr, done.seeds_Q, asked_N, network, A_MN, None, settings, state.directions)
-    reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
-    method_of(settings).update(context, reports, done.reported_N, state.method_state)
-    return after
+    step = Step(done.rho_bar_MQ, done.seeds_Q)
+    if done.rho_bar_MQ is None:
+        asked_N = done.status_N != NOT_ASKED
+        plan = RoundPlan(done.round, done.seeds_Q, asked_N, network, allocation.A_MN, settings, state.directions)
+        reports = Reports(done.rho_NQ, done.loss_N, done.status_N)
+        step, _ = method_of(settings).update(plan, reports, done.reported_N, state.method_state)
+    apply_step(network, step, state.directions, done.lr)
+    return replace(state, rounds_done=done.round, method_state=done.method_state)
 
 
-class LocalRounds:
-    """A :class:`RoundSource` with all clients in this process."""
-
-    def __init__(
-        self,
-        network: Blocks,
-        allocation: Allocation,
-        rows: FederatedRows,
-        settings: Settings,
-        state: TrainState | None = None,
-    ) -> None:
-        check_fit(network, allocation, rows, settings)
-        self.network, self.allocation, self.settings = network, allocation, settings
-        self._rows, self._state = rows, state or init(network, settings)
-
-    @property
-    def rounds_done(self) -> int:
-        return self._state.rounds_done
-
-    def next_round(self, lr_factor: float) -> Round:
-        self._state, done = step(self._state, self.network, self.allocation, self._rows, self.settings, lr_factor)
-        return done
+def plan_round(state: TrainState, training: Training) -> RoundPlan:
+    """The next round's number, Q of the P seeds, and the participating clients."""
+    settings, allocation = training.settings, training.allocation
+    t = state.rounds_done + 1
+    seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.directions)
+    asked_N = asked_clients(allocation.num_clients, settings.participation, settings.seed, t)
+    return RoundPlan(t, seeds_Q, asked_N, training.network, allocation.A_MN, settings, state.directions)
 
 
-def _evaluated(done: Round, network: Blocks, evaluation: Rows, settings: Settings) -> Round:
-    result = evaluate(network, evaluation)
+def _learning_rate(training: Training, t: int, before: Sequence[Round]) -> float:
+    losses = [done.eval_loss for done in before if done.eval_loss is not None]
+    return lr_of_round(training.settings, t) * (back_off(losses) if training.backs_off else 1.0)
+
+
+def _evaluated(done: Round, training: Training) -> Round:
+    network = training.network
+    result = evaluate(network, training.evaluation)
     if not math.isfinite(result.loss):
-        raise RunError(_diverged(f"the evaluation loss is {result.loss}", done.round, settings))
+        raise _diverged(f"the evaluation loss is {result.loss}", done.round, training.settings)
     return replace(done, eval_loss=result.loss, eval_accuracy=result.accuracy, weights_sha256=network.weights_sha256())
 
 
-def _with_costs(done: Round, network: Blocks, settings: Settings, seconds: float) -> Round:
-    per_report, down = numbers_a_round(
-        settings.method, len(done.status_N), network.num_blocks, settings.directions, sum(network.sizes_M)
-    )
-    up = int((done.status_N != NOT_ASKED).sum()) * per_report
-    return replace(done, scalars_up=up, scalars_down=down, seconds=seconds)
+def _numbers_sent(plan: RoundPlan, status_N: np.ndarray) -> dict[str, int]:
+    """``scalars_up`` and ``scalars_down`` of a round."""
+    sizes, settings = sum(plan.network.sizes_M), plan.settings
+    per_report, down = numbers_a_round(settings.method, len(status_N), len(plan.A_MN), settings.directions, sizes)
+    return {"scalars_up": int((status_N != NOT_ASKED).sum()) * per_report, "scalars_down": down}
+
+
+def _as_logged(state: MethodState) -> MethodState:
+    """The state in the float64 of the log, so that a resumed run continues with the same bits."""
+    return {name: np.asarray(value, np.float64) for name, value in state.items()}
+
+
+def _checked_step(step: Step, plan: RoundPlan) -> Step:
+    """The step, with averages in float64.
+
+    Raises:
+        InvalidInputError: a method's averages do not fit the blocks and the seeds.
+        RunError: the step is not finite.
+    """
+    name, shape = plan.settings.method, (len(plan.A_MN), len(step.seeds_Q))
+    if step.gradient_M is not None:
+        finite = all(bool(gradient.isfinite().all()) for gradient in step.gradient_M)
+    elif np.shape(step.rho_bar_MQ) != shape:
+        raise InvalidInputError(
+            f"method {name} returns averages of shape {np.shape(step.rho_bar_MQ)} in place of {shape}"
+        )
+    else:
+        finite = bool(np.isfinite(step.rho_bar_MQ).all())
+        step = replace(step, rho_bar_MQ=np.asarray(step.rho_bar_MQ, np.float64))
+    if not finite:
+        raise _diverged(f"the step of method {name} is not finite", plan.round, plan.settings)
+    return step
 
 
 def check_fit(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
@@ -250,5 +285,5 @@ def check_model(network: Blocks, settings: Settings) -> None:
         )
 
 
-def _diverged(what: str, t: int, settings: Settings) -> str:
-    return f"round {t}: {what}; the run diverged, try a smaller learning rate (lr is {settings.lr:g})"
+def _diverged(what: str, t: int, settings: Settings) -> RunError:
+    return RunError(f"round {t}: {what}; the run diverged, try a smaller learning rate (lr is {settings.lr:g})")

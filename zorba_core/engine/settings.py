@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from zorba_core.checked import Checked, OneOf
-from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS, method_facts
+from zorba_core.engine.parts import AVERAGES, DIRECTIONS, ESTIMATORS, METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 
 MAX_RANK = 2**10
@@ -58,6 +58,10 @@ class Settings(Checked):
     """{choices}."""
     estimator: Annotated[str | None, OneOf(ESTIMATORS.meanings)] = Field(None, validate_default=True)
     """How a simulation computes scalars; default: exact, for fedit cohort. {choices}."""
+    rule: Annotated[str, OneOf(AVERAGES.meanings)] = "mean"
+    """How the clients' scalars are averaged. {choices}."""
+    trim: float = Field(0.2, ge=0, lt=0.5)
+    """With rule trimmed: share cut off at each end, rounded up to whole clients."""
     inactive: Literal["frozen", "dropped"] = "frozen"
     """Blocks a client does not activate: frozen, or dropped (zero)."""
     participation: float = Field(1.0, gt=0, le=1)
@@ -100,6 +104,10 @@ class Settings(Checked):
             )
         if facts.first_order and self.estimator != "cohort":
             raise InvalidInputError(f"estimator is {self.estimator} and {self.method} uses the gradient: leave it out")
+        if facts.exchanges != "scalars" and self.rule != "mean":
+            raise InvalidInputError(
+                f"rule is {self.rule} and {self.method} exchanges {facts.exchanges}, no scalars: leave it out"
+            )
         if not facts.first_order and self.directions < 1:
             raise InvalidInputError(f"directions is {self.directions}; it must be at least 1")
         if self.directions > self.num_seeds:

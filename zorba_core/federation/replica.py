@@ -23,12 +23,12 @@ from zorba_core.data.encode import encode
 from zorba_core.data.load import load
 from zorba_core.data.own_rows import labelled_rows
 from zorba_core.data.task import TableRows, Task
-from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import evaluate, label_prior
-from zorba_core.engine.parts import method_of
-from zorba_core.engine.round import FederatedRows, RoundContext
+from zorba_core.engine.methods.interface import method_of
+from zorba_core.engine.round import FederatedRows, RoundPlan, client_batch
 from zorba_core.engine.rows import Rows
+from zorba_core.engine.update import update_blocks
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation.protocol import Average, Instruction, ProtocolError
 from zorba_core.federation.request import Terms
@@ -161,18 +161,10 @@ class Client:
         A_MN[list(instruction.blocks), n] = asked_N[n] = True
         rows = self._with_prior(instruction)
         held = np.setdiff1d(np.arange(len(rows)), instruction.held_out)
-        context = RoundContext(
-            instruction.round,
-            0.0,  # no learning rate: the client does not update
-            instruction.seeds_Q,
-            asked_N,
-            replica.network,
-            A_MN,
-            FederatedRows(rows, {n: held}, rows),
-            replica.settings,
-            replica.directions,
-        )
-        reports = method_of(replica.settings).report(context)
+        settings, network = replica.settings, replica.network
+        plan = RoundPlan(instruction.round, instruction.seeds_Q, asked_N, network, A_MN, settings, replica.directions)
+        batch = client_batch(FederatedRows(rows, {n: held}, rows), settings, plan.round, n, network.device)
+        reports = method_of(settings).report(plan, {n: batch})
         return reports.rho_NQ[n], float(reports.loss_N[n]), reports.forward_passes
 
     def held_out_loss(self, instruction: Instruction) -> tuple[float, float]:

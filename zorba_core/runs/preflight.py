@@ -30,13 +30,13 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.aggregation import average_per_block
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.methods.fedit import mean_gradient
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
+from zorba_core.engine.methods.zorba import average_per_block
 from zorba_core.engine.parts import ESTIMATORS, estimator_of, method_facts
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.round import FederatedRows, client_batch

@@ -31,11 +31,10 @@ from zorba_core.data.task import Task
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import run_communication
-from zorba_core.engine.loop import RoundSource, run_rounds
+from zorba_core.engine.loop import Training, TrainState, run_rounds
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.round import Round
-from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import fingerprint, write_json
@@ -156,42 +155,41 @@ def new_folder(
 def complete(
     path: Path,
     log: Log,
-    source: RoundSource,
-    evaluation: Rows,
+    training: Training,
     callbacks: Sequence[Callback] = (),
-    finish: Callable[[], dict[str, Any]] = dict,
     *,
-    backs_off: bool = False,
+    state: TrainState | None = None,
+    finish: Callable[[], dict[str, Any]] = dict,
 ) -> None:
     """Train from the end of the log to the last round, then write the summary.
 
     Args:
-        source: computes the round after the log's last one.
+        training: with the weights after the log's last round.
+        state: of a resumed run, after that round.
         finish: called after the last round; its result is added to the summary.
-        backs_off: halve the learning rate where the evaluation loss rises twice; for a rate from trial rounds.
     """
     for callback in callbacks:
         callback.on_start(path)
-    memory = MemoryMeter(source.settings.device)
+    memory = MemoryMeter(training.settings.device)
     with memory_errors():
-        for done in run_rounds(source, evaluation, tuple(log.rounds), backs_off=backs_off):
+        for done in run_rounds(training, state, tuple(log.rounds)):
             log.append(done)
-            if saves_weights(source.settings) and done.round and done.weights_sha256:
-                write_weights(path, source.network, done.round)
+            if saves_weights(training.settings) and done.round and done.weights_sha256:
+                write_weights(path, training.network, done.round)
             for callback in callbacks:
                 callback.on_round(done)
-    write_json(path / SUMMARY, {**summarise(source, log.rounds, memory.describe()), **finish()})
+    write_json(path / SUMMARY, {**summarise(training, log.rounds, memory.describe()), **finish()})
 
 
-def summarise(source: RoundSource, rounds: Sequence[Round], measured: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(training: Training, rounds: Sequence[Round], measured: Mapping[str, Any]) -> dict[str, Any]:
     """The content of ``summary.json``.
 
     Args:
-        source: after the last round.
+        training: after the last round.
         rounds: all rounds, round 0 included.
         measured: the peak memory.
     """
-    settings, network, allocation = source.settings, source.network, source.allocation
+    settings, network, allocation = training.settings, training.network, training.allocation
     evaluated = [done for done in rounds if done.eval_accuracy is not None]
     best = max(evaluated, key=lambda done: done.eval_accuracy)  # the first of equals
     target = settings.target

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zorba_core.engine.loop import LocalRounds, init
+from zorba_core.engine.loop import Training, init
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
@@ -72,8 +72,8 @@ def resume(
                 state = replace(state, rounds_done=at, method_state=run.rounds[at].method_state)
         else:
             state = replay_rounds(run, network, settings, run.rounds_done)
-        source = LocalRounds(network, run.allocation, rows, settings, state)
-        complete(run.path, log, source, rows.evaluation, callbacks, backs_off="rate" in run.config)
+        training = Training.local(network, run.allocation, rows, settings, backs_off="rate" in run.config)
+        complete(run.path, log, training, callbacks, state=state)
     return run.path
 
 

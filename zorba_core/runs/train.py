@@ -20,7 +20,7 @@ from zorba_core.data.infer import Data, task_for
 from zorba_core.data.load import load
 from zorba_core.data.task import Overrides, Task, get_task
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import LocalRounds, check_fit
+from zorba_core.engine.loop import Training, check_fit
 from zorba_core.engine.parts import ESTIMATORS, method_facts
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.settings import Settings, is_large
@@ -237,5 +237,5 @@ def _train(path: Path, start: Start, rows: FederatedRows, callbacks: Sequence[Ca
         RunError: the run diverged.
     """
     with Log(path) as log:
-        source = LocalRounds(start.network, start.allocation, rows, start.settings)
-        complete(path, log, source, rows.evaluation, callbacks, backs_off=start.rate is not None)
+        backs_off = start.rate is not None
+        complete(path, log, Training.local(start.network, start.allocation, rows, start.settings, backs_off), callbacks)
