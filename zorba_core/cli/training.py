@@ -36,7 +36,7 @@ _SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", 
 _HELP = {
     "batch_size": "Rows of each client in a round, B; default 8, and 4 for long --data with a large model.",
     "seq_len": "Longest prompt in tokens, L; default 64, and with --data enough for 99 % of the rows, at most 96.",
-    "lr": "Learning rate, or auto: chosen by 6 to 60 trial rounds; default: auto.",
+    "lr": "Learning rate, or auto: every round's expected step has the same length before the schedule; default: auto.",
 }
 _FIRST = "What most people need"
 _PANELS = {
@@ -85,7 +85,7 @@ def train(
     from zorba_core import fine_tune
 
     task = task.with_model()
-    spec, chosen_task, settings, find_lr = _suited(task, settings)
+    spec, chosen_task, settings = _suited(task, settings)
     chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
     run = supervised(
         settings.rounds,
@@ -95,7 +95,6 @@ def train(
             dataset=chosen_task,
             model=task.model,
             settings=settings,
-            find_lr=find_lr,
             alpha=task.alpha,
             division=task.division,
             callbacks=callbacks,
@@ -108,18 +107,17 @@ def train(
     emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
 
 
-def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings, bool]:
-    """The model's sizes, the task, settings that suit both, and whether trial rounds choose the learning rate."""
+def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings]:
+    """The model's sizes, the task, and settings that suit both."""
     with without_collection():
         from zorba_core.runs.load import read_spec, suited_settings
 
-    spec, find_lr = read_spec(task.model), given["lr"] in (None, "auto")
-    given = given | ({"lr": None} if find_lr else {})
+    spec = read_spec(task.model)
     Settings.suited(spec.num_parameters, **given)  # report a wrong value before reading rows
     chosen = task.task()
     if message := missing(chosen):
         raise MissingDataError(message)
-    return spec, chosen, suited_settings(chosen, task.model, given), find_lr
+    return spec, chosen, suited_settings(chosen, task.model, given)
 
 
 def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
@@ -230,7 +228,7 @@ def federate(
     check_folder(folder.runs_folder)
     task = task.with_model()
     model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
-    spec, chosen_task, settings, find_lr = _suited(task, settings)
+    spec, chosen_task, settings = _suited(task, settings)
     named = named_clients(chosen_task, task.division)
     if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
         choice = choice.replace(clients=_FEDERATION_CLIENTS)
@@ -246,7 +244,6 @@ def federate(
         "division": division,
         "alpha": task.alpha,
         "allocation": to_json({**origin, "blocks_per_client": allocation.blocks_per_client}),
-        "find-lr": find_lr,
         **{f"settings.{name}": "" if value is None else value for name, value in settings.model_dump().items()},
         **{name.replace("_", "-"): value for name, value in dict(options).items()},
         "threads": folder.threads or 1,  # several processes share this machine

@@ -20,6 +20,7 @@ import pandas as pd
 from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
 from zorba_core.data.prompts import words_for
 from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
+from zorba_core.data.templates import TEMPLATES, prompts_of, read_templates
 from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
 
@@ -55,6 +56,7 @@ _TEXTS = (
 _NO_TEXT = re.compile(r"(^|[_\W])(id|uid|uuid|idx|index|url|link|date|time|timestamp|email|created|updated)($|[_\W])")
 _MOST_TEXTS = 4
 _LEAST_WORDS = 3  # mean, in a column of text
+_TEMPLATES_ENDING = ".txt"
 _MOST_READ = 5_000  # rows that are read to infer a task
 
 
@@ -157,7 +159,7 @@ def infer_task(
         )
     label, answer, others = _asked(profiles, overrides)
     same_as_label = [] if answer else _same_as_label(frame, profiles, label)
-    text = overrides.text or tuple(FIELD.findall(overrides.prompt or ""))
+    text = overrides.text or (tuple(FIELD.findall(overrides.prompt)) if given_prompt(overrides) else ())
     text = text or _texts(profiles, {label, answer, overrides.client, *same_as_label})
     for column in (*text, answer):
         if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
@@ -167,7 +169,9 @@ def infer_task(
                 f"rename it in {rows.origin}, to {in_short(plain)} for example"
             )
     chat = bool(answer and getattr(tokenizer, "chat_template", None))
-    common = {"name": name, "prompt": overrides.prompt or default_prompt(text, None if chat else label or answer)}
+    common = {"name": name, "prompt": default_prompt(text, None if chat else label or answer)}
+    if given_prompt(overrides):
+        common["prompt"] = overrides.prompt
     rows = replace(rows, label=label, client=overrides.client or rows.client)
     if answer:
         task = Task(kind="text", answer=answer, rows=rows, chat=chat, **common)
@@ -179,6 +183,11 @@ def infer_task(
                 f"{len(words)} label words are given and column {label} has {len(names)} labels "
                 f"({name_some(names)}); give a word for each, in this order"
             )
+        if not given_prompt(overrides):
+            common["prompts"] = prompts_of(
+                read_templates(_templates_file(overrides)), texts_of_prompt(text), _plain(label)
+            )
+            common["prompt"] = common["prompts"][0]
         task = Task(label_names=names, label_words=words, rows=rows, **common)
     for line in inferred_lines(task, frame, overrides, others, same_as_label):
         notice(line)
@@ -188,13 +197,30 @@ def infer_task(
 def default_prompt(text: Sequence[str], asked: str | None) -> str:
     """``"{text} Topic:"`` for one column of text, ``"Subject: {subject} Body: {body} Topic:"`` for several. Without
     ``asked`` the last word is left out: a chat template marks the answer itself."""
-    parts = [f"{{{column}}}" if len(text) == 1 else f"{_titled(column)}: {{{column}}}" for column in text]
-    return " ".join([*parts, f"{_titled(asked)}:"] if asked else parts)
+    return texts_of_prompt(text) + (f" {_titled(asked)}:" if asked else "")
+
+
+def texts_of_prompt(text: Sequence[str]) -> str:
+    """The part of a prompt with the columns of text: ``"{text}"``, or ``"Subject: {subject} Body: {body}"``."""
+    return " ".join(f"{{{column}}}" if len(text) == 1 else f"{_titled(column)}: {{{column}}}" for column in text)
+
+
+def given_prompt(overrides: Overrides) -> bool:
+    """Whether the user gave the prompt itself, not a file of templates to choose from."""
+    return overrides.prompt is not None and not overrides.prompt.endswith(_TEMPLATES_ENDING)
+
+
+def _templates_file(overrides: Overrides) -> Path:
+    return TEMPLATES if overrides.prompt is None else Path(overrides.prompt)
 
 
 def _titled(column: str) -> str:
-    words = re.sub(r"[_\W]+", " ", column).strip()
-    return (words[:1].upper() + words[1:]) or "Answer"
+    words = _plain(column)
+    return words[:1].upper() + words[1:]
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"[_\W]+", " ", column).strip() or "answer"
 
 
 @dataclass(frozen=True)
@@ -314,9 +340,8 @@ def inferred_lines(
         yield _line("words", name_some(task.label_words, 12), "--label-words", overrides.label_words)
     else:
         yield _line("answer", task.answer, "--answer", overrides.answer)
-    yield _line(
-        "prompt", task.prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", overrides.prompt
-    )
+    prompt = f"the best of {len(task.prompts)} before training" if task.prompts else task.prompt
+    yield _line("prompt", prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", overrides.prompt)
     for column in same_as_label:
         is_read = column in task.text_columns
         yield f"  {'warning' if is_read else 'note   '} {column} repeats the label in other words" + (

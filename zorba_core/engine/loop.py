@@ -20,19 +20,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.directions import Directions, directions_of
-from zorba_core.engine.evaluation import evaluate
+from zorba_core.engine.evaluation import evaluate, shared_preference
 from zorba_core.engine.methods.interface import method_of
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.randomness import round_seeds, shared_seeds
+from zorba_core.engine.rate import Course, rate_of_round, size_of_step
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, check_reports, describe_refusals
 from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundPlan, Step, client_batch
 from zorba_core.engine.rows import Rows
-from zorba_core.engine.schedule import back_off, lr_of_round
 from zorba_core.engine.settings import Settings
 from zorba_core.engine.update import apply_step
 from zorba_core.errors import InvalidInputError, RunError
@@ -47,8 +49,14 @@ class Clients(Protocol):
     def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
         """Take a round's averages, for the clients to apply before the next round; return the events of the round.
 
-        The clients get the averages with the next plan, so that the log has a round before a client applies it.
+        The clients get the averages with the next plan.
         """
+
+    def preference(self, network: Blocks) -> np.ndarray:
+        """The mean over clients of the model's preference among the label words on their training rows, (C,)."""
+
+    def go_back(self, to: int) -> None:
+        """Return every client to the weights after round ``to``."""
 
 
 class LocalClients:
@@ -66,6 +74,13 @@ class LocalClients:
     def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
         return ()
 
+    def preference(self, network: Blocks) -> np.ndarray:
+        held_N = self._rows.held_N
+        return shared_preference(network, self._rows.train, held_N, len(held_N))
+
+    def go_back(self, to: int) -> None:
+        pass
+
 
 @dataclass(frozen=True, eq=False)
 class Training:
@@ -76,19 +91,34 @@ class Training:
     settings: Settings
     clients: Clients
     evaluation: Rows
-    backs_off: bool = False  # whether the learning rate is reduced by zorba_core.engine.schedule.back_off
+    best: BestWeights = field(default_factory=lambda: BestWeights())
 
     @classmethod
-    def local(
-        cls, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings, backs_off: bool = False
-    ) -> Self:
+    def local(cls, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Self:
         """With all clients in this process.
 
         Raises:
             InvalidInputError: as :func:`check_fit`.
         """
         check_fit(network, allocation, rows, settings)
-        return cls(network, allocation, settings, LocalClients(rows), rows.evaluation, backs_off)
+        return cls(network, allocation, settings, LocalClients(rows), rows.evaluation)
+
+
+class BestWeights:
+    """A copy of the blocks after the best evaluated round, to go back to."""
+
+    def __init__(self) -> None:
+        self.state: TrainState | None = None
+        self.weights_M: list[Tensor] = []
+
+    def keep(self, network: Blocks, state: TrainState) -> None:
+        """Copy the network's blocks."""
+        self.state, blocks = state, range(network.num_blocks)
+        if self.weights_M:  # no new memory
+            for m in blocks:
+                self.weights_M[m].copy_(network.block_weights(m))
+        else:
+            self.weights_M = [network.block_weights(m).clone() for m in blocks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,39 +141,58 @@ def init(network: Blocks, settings: Settings) -> TrainState:
 def run_rounds(training: Training, state: TrainState | None = None, before: Sequence[Round] = ()) -> Iterator[Round]:
     """Yield the base model as round 0, and then each round, with an evaluation if one is due.
 
-    Ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target.
+    Ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target. Where the losses show
+    that the rate was too large, goes back to the best evaluated round (:class:`zorba_core.engine.rate.Course`). At the
+    end the network has the weights of round ``Course.final``.
 
     Args:
-        state, before: of a resumed run: its state and its rounds so far. The network has the weights after them.
+        state, before: of a resumed run: its state and its rounds so far. The network has the weights that the next
+            round starts from, and ``training.best`` those of the best round.
 
     Raises:
-        RunError: the run diverged, or no client reports.
+        RunError: no client reports, or not even the base model has a finite loss.
     """
-    settings, done = training.settings, list(before)
-    state = state or init(training.network, settings)
-    if not done:
-        done.append(_evaluated(Round(0), training))
-        yield done[-1]
+    settings, network, best = training.settings, training.network, training.best
+    course, latest = Course(before), before[-1] if before else None
+    state = state or init(network, settings)
+    if latest is None:
+        latest = _evaluated(Round(0), training)
+        if latest.diverged:
+            raise RunError("round 0: the base model's loss is not finite; look at its weights and at the rows")
+        course.add(latest)
+        best.keep(network, state)
+        yield latest
     target = math.inf if settings.target is None else settings.target
-    while state.rounds_done < settings.rounds and (done[-1].eval_accuracy or 0.0) < target:
-        state, latest = next_round(training, state, done)
-        done.append(_evaluated(latest, training) if settings.evaluates_after(latest.round) else latest)
-        yield done[-1]
+    while course.last < settings.rounds and (latest.eval_accuracy or 0.0) < target:
+        state, latest = next_round(training, state, course)
+        if settings.evaluates_after(latest.round) and not latest.diverged:
+            latest = _evaluated(latest, training)
+        course.add(latest)
+        if course.best == latest.round:
+            best.keep(network, state)
+        to = course.start if course.last < settings.rounds else course.final
+        if to != latest.round:
+            network.copy_to_blocks(best.weights_M)
+            state = best.state
+            training.clients.go_back(to)
+        yield latest
 
 
-def next_round(training: Training, state: TrainState, before: Sequence[Round] = ()) -> tuple[TrainState, Round]:
+def next_round(training: Training, state: TrainState, course: Course | None = None) -> tuple[TrainState, Round]:
     """One round of Algorithm 3, without evaluation. The network has w^(t+1) afterwards.
 
     Args:
-        before: the rounds so far.
+        course: of the rounds so far. It gives the round's number and the factor of its rate; default: the round after
+            the state's.
 
     Raises:
-        RunError: no client's report is usable, or the step is not finite. The weights are unchanged.
+        RunError: no client's report is usable although the weights were evaluated. The weights are unchanged.
     """
     started = time.perf_counter()
     network, settings, clients = training.network, training.settings, training.clients
+    t, factor = (state.rounds_done + 1, 1.0) if course is None else (course.last + 1, course.factor)
     # Server: this round's seeds and clients.
-    plan = plan_round(state, training)
+    plan = plan_round(t, state, training)
     # Clients: finite differences along the seeds, eq. (1).
     reports = clients.collect(plan)
     # Server: the reports that can be used, and their average for each block, eq. (2).
@@ -152,14 +201,16 @@ def next_round(training: Training, state: TrainState, before: Sequence[Round] = 
     status_N = np.where(answered_N, checked_N, reports.status_N)
     reported_N = status_N == REPORTED
     if not reported_N.any():
-        raise _diverged(describe_refusals(status_N), plan.round, settings)
+        if course is None or course.start in (0, course.best):
+            raise RunError(f"round {t}: {describe_refusals(status_N)}; look at the clients' rows and at the settings")
+        return state, Round(t, seeds_Q=plan.seeds_Q, status_N=status_N, diverged=True, **_origin(course, t))
     step, method_state = method_of(settings).update(plan, reports, reported_N, state.method_state)
     step = _checked_step(step, plan)
     # Server and clients: w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m.
-    lr = _learning_rate(training, plan.round, before)
+    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), factor)
     apply_step(network, step, state.directions, lr)
     done = Round(
-        plan.round,
+        t,
         lr,
         plan.seeds_Q,
         np.where(reported_N[:, None], reports.rho_NQ, 0.0),
@@ -170,9 +221,15 @@ def next_round(training: Training, state: TrainState, before: Sequence[Round] = 
         forward_passes=reports.forward_passes,
         backward_passes=reports.backward_passes,
         **_numbers_sent(plan, status_N),
+        **_origin(course, t),
     )
     done = replace(done, events=clients.publish(done), seconds=time.perf_counter() - started)
-    return replace(state, rounds_done=plan.round, method_state=done.method_state), done
+    return replace(state, rounds_done=t, method_state=done.method_state), done
+
+
+def _origin(course: Course | None, t: int) -> dict[str, int]:
+    """``after``, if the round does not start from the one before."""
+    return {} if course is None or course.start == t - 1 else {"after": course.start}
 
 
 def step(
@@ -196,26 +253,25 @@ def repeat_round(
     return replace(state, rounds_done=done.round, method_state=done.method_state)
 
 
-def plan_round(state: TrainState, training: Training) -> RoundPlan:
-    """The next round's number, Q of the P seeds, and the participating clients."""
+def plan_round(t: int, state: TrainState, training: Training) -> RoundPlan:
+    """Q of the P seeds and the participating clients of round t."""
     settings, allocation = training.settings, training.allocation
-    t = state.rounds_done + 1
     seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.directions)
     asked_N = asked_clients(allocation.num_clients, settings.participation, settings.seed, t)
     return RoundPlan(t, seeds_Q, asked_N, training.network, allocation.A_MN, settings, state.directions)
 
 
-def _learning_rate(training: Training, t: int, before: Sequence[Round]) -> float:
-    losses = [done.eval_loss for done in before if done.eval_loss is not None]
-    return lr_of_round(training.settings, t) * (back_off(losses) if training.backs_off else 1.0)
-
-
 def _evaluated(done: Round, training: Training) -> Round:
-    network = training.network
-    result = evaluate(network, training.evaluation)
+    """The round with the evaluation after it, or marked as diverged."""
+    network, rows, prior_C = training.network, training.evaluation, None
+    if training.settings.calibration == "batch":
+        prior_C = training.clients.preference(network)
+        rows = replace(rows, prior_C=torch.from_numpy(prior_C))
+    result = evaluate(network, rows)
     if not math.isfinite(result.loss):
-        raise _diverged(f"the evaluation loss is {result.loss}", done.round, training.settings)
-    return replace(done, eval_loss=result.loss, eval_accuracy=result.accuracy, weights_sha256=network.weights_sha256())
+        return replace(done, diverged=True)
+    sha256 = network.weights_sha256()
+    return replace(done, eval_loss=result.loss, eval_accuracy=result.accuracy, prior_C=prior_C, weights_sha256=sha256)
 
 
 def _numbers_sent(plan: RoundPlan, status_N: np.ndarray) -> dict[str, int]:
@@ -248,7 +304,7 @@ def _checked_step(step: Step, plan: RoundPlan) -> Step:
         finite = bool(np.isfinite(step.rho_bar_MQ).all())
         step = replace(step, rho_bar_MQ=np.asarray(step.rho_bar_MQ, np.float64))
     if not finite:
-        raise _diverged(f"the step of method {name} is not finite", plan.round, plan.settings)
+        raise RunError(f"round {plan.round}: the step of method {name} is not finite; the run diverged")
     return step
 
 
@@ -283,7 +339,3 @@ def check_model(network: Blocks, settings: Settings) -> None:
         raise InvalidInputError(
             f"seq_len is {settings.seq_len} and the model has {network.max_positions} positions; use at most that"
         )
-
-
-def _diverged(what: str, t: int, settings: Settings) -> RunError:
-    return RunError(f"round {t}: {what}; the run diverged, try a smaller learning rate (lr is {settings.lr:g})")

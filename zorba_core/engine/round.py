@@ -52,8 +52,16 @@ class Round:
     seconds: float = 0.0  # without the evaluation
     eval_loss: float | None = None  # nats
     eval_accuracy: float | None = None
+    prior_C: np.ndarray | None = None  # calibration batch: the preference taken out in the evaluation
     weights_sha256: str | None = None  # of the evaluated weights, to check a replay
+    after: int | None = None  # the round whose weights it started from, if that is not the one before
+    diverged: bool = False  # the weights after it are of no use
     events: tuple[dict[str, Any], ...] = ()  # clients of a federation that joined, left or were refused
+
+    @property
+    def start(self) -> int:
+        """The round whose weights this round started from."""
+        return self.round - 1 if self.after is None else self.after
 
     @property
     def reported_N(self) -> np.ndarray:

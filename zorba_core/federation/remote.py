@@ -1,8 +1,8 @@
 """The clients of a federation, for :mod:`zorba_core.engine.loop`: each is a process behind a Flower grid.
 
 The server sends each client an instruction, and checks the form of its answer. The loop decides which scalars can be
-used. A client gets the averages of a round with its next instruction. The loop's caller has written that round to the
-log, and the log to disk, by then. So the log of a killed server has every average that a client has applied.
+used. A client gets the averages of a round with its next instruction. A server that starts again sends all averages of
+its log in a new line, so a client that has applied a round which the log lost starts from the base model.
 
 Shapes: N clients, Q directions of a round, C labels.
 """
@@ -10,18 +10,29 @@ Shapes: N clients, Q directions of a round, C labels.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.round import Reports, Round, RoundPlan
 from zorba_core.errors import RunError
 from zorba_core.federation.members import Members
 from zorba_core.federation.options import ServerOptions
-from zorba_core.federation.protocol import CATCH_UP, TRAIN, Answer, Average, Instruction, ProtocolError
+from zorba_core.federation.protocol import (
+    CATCH_UP,
+    EVALUATE,
+    PROMPTS,
+    TRAIN,
+    Answer,
+    Average,
+    Instruction,
+    ProtocolError,
+)
 
 _PAUSE = 0.5  # seconds to wait while there are no clients
 _MOST_VOID = 3  # tries of a round without an answer before the run fails
@@ -30,10 +41,10 @@ _MOST_VOID = 3  # tries of a round without an answer before the run fails
 class RemoteClients:
     """The clients behind a grid."""
 
-    def __init__(self, members: Members, options: ServerOptions, prior_C: tuple[float, ...] = ()) -> None:
-        self.members, self.prior_C = members, prior_C
-        self.held_out: Mapping[int, tuple[int, ...]] = {}  # rows that clients do not train on, during trial rounds
-        self._options, self._answered_at = options, time.monotonic()
+    def __init__(self, members: Members, options: ServerOptions, task: Task, prompt: str = "") -> None:
+        """``prompt``: the run's, if it was chosen and is not that of the terms."""
+        self.members, self.prompt, self.prior_C = members, prompt, task.prior
+        self._labels, self._options, self._answered_at = task.num_classes, options, time.monotonic()
 
     def collect(self, plan: RoundPlan) -> Reports:
         """The answers to the round's instructions. While there is none, the instructions are sent again.
@@ -84,7 +95,7 @@ class RemoteClients:
         """Note the clients whose scalars were refused, and keep the averages for the next instructions."""
         for client in np.flatnonzero(done.refused_N & (done.status_N != MALFORMED)):
             self.members.refuse(int(client), f"its scalars are {STATUSES[done.status_N[client]]}")
-        self.members.line.averages.append(Average(done.round, done.lr, done.seeds_Q, done.rho_bar_MQ))
+        self.members.line.averages.append(Average.of(done))
         return self.members.take_events()
 
     def finish(self, network: Blocks) -> dict[str, Any]:
@@ -101,16 +112,44 @@ class RemoteClients:
         ]
         return {"replicas": replicas, "events": self.members.take_events()}
 
-    def mean_prior(self) -> tuple[float, ...]:
-        """The mean of the clients' label priors, (C,)."""
-        seats = self.members.seats
-        return tuple(np.mean([seats[client].prior_C for client in sorted(seats)], axis=0).tolist())
+    def preference(self, network: Blocks) -> np.ndarray:
+        """The mean of the clients' preferences among the label words, on their rows and with the weights of now, (C,).
+
+        Raises:
+            RunError: no client answers.
+        """
+        return self._mean("prior_C", self._labels, EVALUATE)
+
+    def prompt_losses(self, prompts: Sequence[str], rows: int) -> np.ndarray:
+        """The mean over clients of each prompt's loss on ``rows`` rows of each client, nats.
+
+        Raises:
+            RunError: no client answers.
+        """
+        return self._mean("losses", len(prompts), PROMPTS, prompts=tuple(prompts), rows=rows)
+
+    def _mean(self, name: str, count: int, kind: str, **fields: Any) -> np.ndarray:
+        values: dict[int, np.ndarray] = {}
+        for _ in range(_MOST_VOID):
+            self.members.send_hello()
+            asked = {client: self.instruction(client, **fields) for client in self.members.free()}
+            values = self.read(self.members.exchange(kind, asked), lambda answer: answer.numbers(name, count))
+            if values:
+                return np.mean([values[client] for client in sorted(values)], axis=0)
+            time.sleep(_PAUSE)
+        raise RunError(f"no client sent its {name} in {_MOST_VOID} tries; look at their logs, then resume the run")
+
+    def go_back(self, to: int) -> None:
+        """Begin a line with the averages up to round ``to``."""
+        line = self.members.line
+        kept = [average for average in line.averages if average.round <= to]
+        self.members.begin(replace(line, number=line.number + 1, averages=kept))
 
     def instruction(self, client: int, **fields: Any) -> Instruction:
         """An instruction with the averages that the client has not applied."""
         line, seat = self.members.line, self.members.seats[client]
-        same = {"held_out": self.held_out.get(client, ()), "prior_C": self.prior_C}
-        return Instruction(self.members.run, line.number, line.start, line.after(seat.replica_round), **same, **fields)
+        same = {"prior_C": self.prior_C, "prompt": self.prompt}
+        return Instruction(self.members.run, line.number, line.after(seat.replica_round), **same, **fields)
 
     def read(self, answers: Mapping[int, Answer], read: Callable[[Answer], Any]) -> dict[int, Any]:
         """``read`` of each client's answer, without those that are malformed."""

@@ -17,25 +17,28 @@ from typing import Any
 import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from transformers import PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation
+from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import Training
+from zorba_core.engine.loop import BestWeights, Training
+from zorba_core.engine.rate import Course
+from zorba_core.engine.rate import path as steps_to
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.members import Members
-from zorba_core.federation.protocol import Average, Line
+from zorba_core.federation.protocol import Line
 from zorba_core.federation.remote import RemoteClients
 from zorba_core.federation.request import Request
-from zorba_core.federation.trials import RemoteTrials
 from zorba_core.runs import Run
 from zorba_core.runs.folder import SUMMARY, Notice, check_name, plain_name
 from zorba_core.runs.load import check_rows, check_tokens, evaluation_rows, open_network, use_threads
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.rate import announcement, search_rate
+from zorba_core.runs.prompt import choose_prompt
 from zorba_core.runs.record import Callback, Start, begin, complete
 from zorba_core.runs.replay import replay_rounds
 from zorba_core.runs.resume import check_unfinished
@@ -80,30 +83,27 @@ def _begin(
 ) -> Run:
     terms, task, token = request.terms, request.task, secrets.token_hex(16)
     name = check_name(request.name or plain_name(f"federated-{task.name}-{Path(terms.model).name}"))
-    network, evaluation, facts = _open(request)
+    network, tokenizer, evaluation, facts = _open(request)
     base_sha256 = network.weights_sha256()
-    members = Members(
-        grid, token, terms, request.options, base_sha256, line=Line(), needs_prior=request.prior, notice=notice
-    )
+    members = Members(grid, token, terms, request.options, base_sha256, line=Line.of(), notice=notice)
     members.gather(request.options.min_clients or terms.clients)
-    clients, settings, rate = RemoteClients(members, request.options, task.prior), terms.settings, None
-    if request.prior:
-        clients.prior_C = clients.mean_prior()
-        evaluation = replace(evaluation, prior_C=torch.tensor(clients.prior_C, dtype=torch.float64))
-        task = replace(task, prior=clients.prior_C)
-    if request.find_lr:
-        notice(announcement(settings))
-        training = Training(network, request.allocation, settings, clients, evaluation)
-        trials = RemoteTrials(training, clients, written=task.kind == "text")
-        rate = search_rate(trials, network, settings)
-        trials.end()
-        notice(rate.sentence())
-        settings = settings.replace(lr=rate.lr)
-    checks = {} if request.force or rate is not None else _check(network, evaluation, settings)
+    settings, clients = terms.settings, RemoteClients(members, request.options, task)
+    if task.prompts:
+        chosen = choose_prompt(task.prompts, terms.clients, clients.prompt_losses)
+        for line in chosen.lines():
+            notice(line)
+        clients.prompt, task = chosen.prompt, replace(task, prompt=chosen.prompt, prompts=())
+        evaluation, facts = _evaluation(task, network, tokenizer, settings)
+        facts["prompts"] = chosen.describe()
+    if settings.calibration == "base" and not task.prior:
+        task = replace(task, prior=tuple(clients.preference(network).tolist()))
+        clients.prior_C = task.prior
+        evaluation = replace(evaluation, prior_C=torch.tensor(task.prior, dtype=torch.float64))
+    checks = {} if request.force else _check(network, evaluation, settings)
     path = begin(
         request.runs_folder,
         name,
-        Start(task, network, request.allocation, settings, facts, checks, rate),
+        Start(task, network, request.allocation, settings, facts, checks),
         model=terms.model,
         origin=request.origin,
         asked={"alpha": terms.alpha, "division": terms.division, "threads": request.threads, "force": request.force},
@@ -111,7 +111,7 @@ def _begin(
         token=token,
     )
     with Log(path) as log:
-        training = Training(network, request.allocation, settings, clients, evaluation, backs_off=rate is not None)
+        training = Training(network, request.allocation, settings, clients, evaluation)
         complete(path, log, training, callbacks, finish=lambda: clients.finish(network))
     return Run.read(path)
 
@@ -121,34 +121,38 @@ def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback], notice:
     with Log(path) as log:
         started = Run.read(path)
         check_unfinished(started)
-        network, evaluation, facts = _open(request)
+        network, _, evaluation, facts = _open(request)
         base_sha256 = network.weights_sha256()
         if base_sha256 != started.environment["base_weights_sha256"]:
             raise InvalidInputError(f"{request.terms.model} is not the base model of {path}; put the original back")
         check_rows(facts, started.environment["data"], path, "evaluation")
-        state = replay_rounds(started, network, started.settings, started.rounds_done)
-        averages = [Average(done.round, done.lr, done.seeds_Q, done.rho_bar_MQ) for done in started.rounds[1:]]
-        how = {"line": Line(averages=averages), "notice": notice}
-        members = Members(
-            grid, started.environment["federation_run"], request.terms, request.options, base_sha256, **how
-        )
-        clients = RemoteClients(members, request.options, request.task.prior)
+        course, best = Course(started.rounds), BestWeights()
+        state = replay_rounds(started, network, started.settings, course.start, best)
+        line = Line.of(steps_to(started.rounds, course.start))
+        token = started.environment["federation_run"]
+        members = Members(grid, token, request.terms, request.options, base_sha256, line=line, notice=notice)
+        clients = RemoteClients(members, request.options, request.task, request.task.prompt)
         notice(f"resuming after round {started.rounds_done}")
         (path / SUMMARY).unlink(missing_ok=True)
         members.gather(1)  # the others can join later
-        settings, backs_off = started.settings, "rate" in started.config
-        training = Training(network, started.allocation, settings, clients, evaluation, backs_off)
+        training = Training(network, started.allocation, started.settings, clients, evaluation, best)
         complete(path, log, training, callbacks, state=state, finish=lambda: clients.finish(network))
     return Run.read(path)
 
 
-def _open(request: Request) -> tuple[Blocks, Rows, dict[str, Any]]:
-    """The base model, the evaluation rows and facts about them. The server has no training rows."""
+def _open(request: Request) -> tuple[Blocks, PreTrainedTokenizerBase, Rows, dict[str, Any]]:
+    """The base model, its tokenizer, the evaluation rows and facts about them. The server has no training rows."""
     settings = request.terms.settings
     network, tokenizer = open_network(request.terms.model, settings)
-    evaluation, facts = evaluation_rows(request.task, tokenizer, settings)
+    return network, tokenizer, *_evaluation(request.task, network, tokenizer, settings)
+
+
+def _evaluation(
+    task: Task, network: Blocks, tokenizer: PreTrainedTokenizerBase, settings: Settings
+) -> tuple[Rows, dict[str, Any]]:
+    evaluation, facts = evaluation_rows(task, tokenizer, settings)
     check_tokens(network, tokenizer, evaluation)
-    return network, evaluation, facts
+    return evaluation, facts
 
 
 def _check(network: Blocks, evaluation: Rows, settings: Settings) -> dict[str, Any]:
@@ -158,7 +162,8 @@ def _check(network: Blocks, evaluation: Rows, settings: Settings) -> dict[str, A
         InvalidInputError: the settings cannot learn.
     """
     everything = Allocation([[True]] * network.num_blocks)
-    rows = FederatedRows(evaluation, [list(range(len(evaluation)))], evaluation)
+    train = evaluation.centred() if settings.calibration == "batch" else evaluation
+    rows = FederatedRows(train, [list(range(len(evaluation)))], evaluation)
     checked = preflight(network, everything, rows, settings)
     if checked.failed:
         raise InvalidInputError(checked.reason())

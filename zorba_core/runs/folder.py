@@ -27,6 +27,7 @@ import pandas as pd
 from zorba_core.allocation import Allocation
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.data.task import Task, get_task, table_of, task_from
+from zorba_core.engine.rate import Course, path
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
@@ -85,6 +86,11 @@ class RunFolder:
         """Rounds in the log, without round 0."""
         return max(len(self.rounds) - 1, 0)
 
+    @property
+    def final_round(self) -> int:
+        """The round whose weights are the run's model: the last one, unless it is worse than the base model."""
+        return Course(self.rounds).final
+
     @cached_property
     def settings(self) -> Settings:
         """The settings in the config; a setting that is not there has its default.
@@ -104,8 +110,12 @@ class RunFolder:
 
     @cached_property
     def task(self) -> Task:
-        """The task, with the run's prompt, label words and label prior. No row is read."""
-        return task_of(self.config)
+        """The task, with the run's prompt and label words, and the preference among these that the run's model takes
+        out of its scores. No row is read."""
+        task = task_of(self.config)
+        measured = [done for done in path(self.rounds, self.final_round) if done.prior_C is not None]
+        measured = measured or [done for done in self.rounds[:1] if done.prior_C is not None]
+        return replace(task, prior=tuple(measured[-1].prior_C.tolist())) if measured else task
 
     @cached_property
     def allocation(self) -> Allocation:

@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import run_communication
 from zorba_core.engine.loop import Training, TrainState, run_rounds
 from zorba_core.engine.parts import method_facts
+from zorba_core.engine.rate import Course
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
@@ -43,9 +44,6 @@ from zorba_core.runs.log import CONFIG, Log
 from zorba_core.runs.replay import saves_weights, write_weights
 from zorba_core.version import __version__
 from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
-
-if TYPE_CHECKING:
-    from zorba_core.runs.rate import Rate
 
 _CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
@@ -72,7 +70,6 @@ class Start:
     settings: Settings
     facts: Mapping[str, Any]  # about the rows (:mod:`zorba_core.runs.load`)
     checks: Mapping[str, Any]  # measured by preflight
-    rate: Rate | None  # None: the learning rate was given
 
 
 def begin(
@@ -97,7 +94,7 @@ def begin(
     Raises:
         InvalidInputError: the name, or the folder that holds the runs, cannot be used.
     """
-    allocation, settings, rate = start.allocation, start.settings, start.rate
+    allocation, settings = start.allocation, start.settings
     config = {
         **task_config(start.task),
         "model": os.fspath(model),
@@ -106,7 +103,6 @@ def begin(
         "alpha": asked["alpha"],
         "division": asked["division"],
         **settings.model_dump(),
-        **({} if rate is None else {"rate": rate.describe()}),
         "threads": asked["threads"],
         "force": asked["force"],
         "allocation": {
@@ -170,12 +166,14 @@ def complete(
     """
     for callback in callbacks:
         callback.on_start(path)
-    memory = MemoryMeter(training.settings.device)
+    memory, course = MemoryMeter(training.settings.device), Course(log.rounds)
     with memory_errors():
         for done in run_rounds(training, state, tuple(log.rounds)):
             log.append(done)
+            course.add(done)
             if saves_weights(training.settings) and done.round and done.weights_sha256:
-                write_weights(path, training.network, done.round)
+                last = course.last == training.settings.rounds
+                write_weights(path, training.network, course.final if last else course.start, training.best)
             for callback in callbacks:
                 callback.on_round(done)
     write_json(path / SUMMARY, {**summarise(training, log.rounds, memory.describe()), **finish()})
@@ -192,7 +190,7 @@ def summarise(training: Training, rounds: Sequence[Round], measured: Mapping[str
     settings, network, allocation = training.settings, training.network, training.allocation
     evaluated = [done for done in rounds if done.eval_accuracy is not None]
     best = max(evaluated, key=lambda done: done.eval_accuracy)  # the first of equals
-    target = settings.target
+    final, target = rounds[Course(rounds).final], settings.target
     reached = [done.round for done in evaluated if target is not None and done.eval_accuracy >= target]
     total = {name: sum(getattr(done, name) for done in rounds) for name in TOTALS}
     count_KN = _count_reports(rounds, allocation.num_clients)
@@ -221,8 +219,9 @@ def summarise(training: Training, rounds: Sequence[Round], measured: Mapping[str
         "stopped_by": "target" if reached else "rounds",
         "rounds_done": rounds[-1].round,
         "initial_accuracy": evaluated[0].eval_accuracy,
-        "final_accuracy": evaluated[-1].eval_accuracy,
-        "final_loss": evaluated[-1].eval_loss,
+        "final_accuracy": final.eval_accuracy,
+        "final_loss": final.eval_loss,
+        "final_round": final.round,
         "best_accuracy": best.eval_accuracy,
         "best_round": best.round,
         "target": target,

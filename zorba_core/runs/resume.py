@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zorba_core.engine.loop import Training, init
+from zorba_core.engine.loop import Training, TrainState, init
 from zorba_core.engine.parts import method_facts
+from zorba_core.engine.rate import Course
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import remove_leftovers
@@ -61,20 +62,29 @@ def resume(
         network, tokenizer = open_base(run, settings, model)
         rows, facts = federated_rows(task, tokenizer, run.allocation.num_clients, settings, **run.division)
         check_rows(facts, run.environment["data"], run.path, "train", "evaluation")
+        training = Training.local(network, run.allocation, rows, settings)
         if method_facts(settings.method).first_order:
-            state = init(network, settings)
-            at = weights_round(run.path)
-            at = at if at <= run.rounds_done and read_weights(run.path, network, run.rounds) else 0
-            if at < run.rounds_done:
-                notice(f"rounds after round {at}, the last with saved weights, are computed again")
-                log.cut_back(at)
-            if at:
-                state = replace(state, rounds_done=at, method_state=run.rounds[at].method_state)
+            state = _from_weights(run, log, training, notice)
         else:
-            state = replay_rounds(run, network, settings, run.rounds_done)
-        training = Training.local(network, run.allocation, rows, settings, backs_off="rate" in run.config)
+            state = replay_rounds(run, network, settings, Course(run.rounds).start, training.best)
         complete(run.path, log, training, callbacks, state=state)
     return run.path
+
+
+def _from_weights(run: RunFolder, log: Log, training: Training, notice: Notice) -> TrainState:
+    """Load the last saved weights of a run whose log cannot rebuild them, and cut the log back to their round."""
+    network, state = training.network, init(training.network, training.settings)
+    at = weights_round(run.path)
+    rounds = run.rounds[: at + 1]
+    best = Course(rounds).best
+    kept = (training.best, replace(state, rounds_done=best))
+    at = at if at <= run.rounds_done and read_weights(run.path, network, run.rounds, kept) else 0
+    if not at:
+        training.best.keep(network, state)
+    if at < run.rounds_done:
+        notice(f"rounds after round {at}, the last with saved weights, are computed again")
+        log.cut_back(at)
+    return replace(state, rounds_done=at, method_state=run.rounds[at].method_state) if at else state
 
 
 def check_unfinished(run: RunFolder) -> None:

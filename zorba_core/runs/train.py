@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import Training, check_fit
 from zorba_core.engine.parts import ESTIMATORS, method_facts
 from zorba_core.engine.round import FederatedRows
-from zorba_core.engine.settings import Settings, is_large
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
 from zorba_core.runs.folder import DEFAULT_FOLDER, Notice, check_name, plain_name
@@ -36,12 +37,12 @@ from zorba_core.runs.load import (
     suited_settings,
     suited_threads,
     use_threads,
-    with_label_prior,
+    with_base_preference,
 )
 from zorba_core.runs.log import Log
 from zorba_core.runs.models import default_model, load_tokenizer
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.rate import announcement, find_rate
+from zorba_core.runs.prompt import choose_local_prompt
 from zorba_core.runs.record import Callback, Start, begin, complete, memory_errors
 from zorba_core.runs.run import Run
 
@@ -57,8 +58,6 @@ def fine_tune(
     overrides: Overrides | None = None,
     model: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
-    find_lr: bool | None = None,
-    prior: bool | None = None,
     alpha: float = 1.0,
     division: str | None = None,
     threads: int | None = None,
@@ -79,8 +78,6 @@ def fine_tune(
         overrides: columns, prompt, label words and test rows in place of the inferred ones.
         model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder or a hub id; default: :func:`default_model`.
         settings: default: :func:`zorba_core.runs.load.suited_settings`.
-        find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: if ``settings`` is None.
-        prior: subtract the model's own preference for each label word; default: for own rows and for a large model.
         alpha: parameter of the Dirichlet division of rows among clients; a smaller one is more uneven.
         division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: ``natural`` if rows name clients.
         threads: CPU threads; default: :func:`zorba_core.runs.load.suited_threads`.
@@ -96,13 +93,12 @@ def fine_tune(
     _check_place(runs_folder, name)
     model = default_model(data is not None, notice) if model is None else model
     task = _task_of(dataset, data, overrides, model, notice)
-    find_lr = settings is None if find_lr is None else find_lr
     settings = settings or suited_settings(task, model, {})
     allocation = _allocation_of(allocation, num_clients, settings.method, model)
     threads = suited_threads(read_spec(model).num_parameters) if threads is None else threads
     asked = {"alpha": alpha, "division": division_of(task, division), "threads": threads, "force": force}
     with use_threads(threads):
-        start, rows = _prepare(task, model, allocation, settings, asked, find_lr, prior, notice)
+        start, rows = _prepare(task, model, allocation, settings, asked, notice)
         name = name or _default_name(task, model, settings)
         path = begin(runs_folder, name, start, model=model, origin=origin, asked=asked)
         _train(path, start, rows, callbacks)
@@ -158,35 +154,33 @@ def _prepare(
     allocation: Allocation,
     settings: Settings,
     asked: Mapping[str, Any],
-    find_lr: bool,
-    prior: bool | None,
     notice: Notice,
 ) -> tuple[Start, FederatedRows]:
-    """Load the model and divide the rows, find the label prior and the learning rate, and check the settings.
+    """Load the model, choose the prompt, divide the rows, and check the settings.
 
     Raises:
         InvalidInputError, MissingDataError: model, rows and settings do not fit, or the settings cannot learn.
     """
     network, tokenizer = open_network(model, settings)
     division = {"alpha": asked["alpha"], "division": asked["division"]}
-    rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings, **division)
+    num_clients, chosen = allocation.num_clients, None
+    if task.prompts:
+        chosen = choose_local_prompt(task, tokenizer, network, num_clients, settings, **division)
+        task = replace(task, prompt=chosen.prompt, prompts=())
+        for line in chosen.lines():
+            notice(line)
+    rows, facts = federated_rows(task, tokenizer, num_clients, settings, **division)
     check_fit(network, allocation, rows, settings)
     check_tokens(network, tokenizer, rows.train, rows.evaluation)
+    facts |= {} if chosen is None else {"prompts": chosen.describe()}
     if task.is_own:
         facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
-    prior = task.is_own or is_large(read_spec(model).num_parameters) if prior is None else prior
-    if prior and task.kind == "labels" and not task.prior:
-        task, rows = with_label_prior(task, network, rows)
-    rate = None
-    if find_lr:
-        notice(announcement(settings))
-        rate = find_rate(network, allocation, rows, settings)
-        settings = settings.replace(lr=rate.lr)
-        notice(rate.sentence())
-    checks = _check_settings(network, allocation, rows, settings, asked["force"], rate is not None, notice)
+    if settings.calibration == "base" and not task.prior:
+        task, rows = with_base_preference(task, network, rows)
+    checks = _check_settings(network, allocation, rows, settings, asked["force"], notice)
     for line in _cut_lines(facts, settings.seq_len):
         notice(line)
-    return Start(task, network, allocation, settings, facts, checks, rate), rows
+    return Start(task, network, allocation, settings, facts, checks), rows
 
 
 def _check_settings(
@@ -195,20 +189,19 @@ def _check_settings(
     rows: FederatedRows,
     settings: Settings,
     force: bool,
-    rate_is_measured: bool,
     notice: Notice,
 ) -> dict[str, Any]:
     """Run the preflight checks; return the measurements for the run's config.
 
     Raises:
-        InvalidInputError: the settings cannot learn, ``force`` is False, and no trial rounds measured their rate.
+        InvalidInputError: the settings cannot learn, and ``force`` is False.
     """
     with memory_errors():
         checked = preflight(network, allocation, rows, settings)
-    if checked.failed and not (force or rate_is_measured):
+    if checked.failed and not force:
         raise InvalidInputError(checked.reason())
     if checked.failed:
-        notice(f"{'trained anyway (--force)' if force else 'preflight'}: {checked.findings}")
+        notice(f"trained anyway (--force): {checked.findings}")
     if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
         notice(checked.differences.sentence())
     return checked.describe()
@@ -237,5 +230,4 @@ def _train(path: Path, start: Start, rows: FederatedRows, callbacks: Sequence[Ca
         RunError: the run diverged.
     """
     with Log(path) as log:
-        backs_off = start.rate is not None
-        complete(path, log, Training.local(start.network, start.allocation, rows, start.settings, backs_off), callbacks)
+        complete(path, log, Training.local(start.network, start.allocation, rows, start.settings), callbacks)
