@@ -22,7 +22,7 @@ from zorba_core.runs.log import LOG
 pytestmark = pytest.mark.slow
 
 OPTIONS = (
-    "train --method momentum --solver dice --estimator central --rule midway --dataset tickets --clients 4 --budgets 3,2,1,1 "
+    "train --method momentum --solver dice --estimator central --dataset tickets --clients 4 --budgets 3,2,1,1 "
     "--rounds 24 --eval-every 8 --eval-rows 8 --batch-size 2 --seq-len 24 --lr 1e-3 --force --json"
 )
 CHOICES = """
@@ -34,7 +34,7 @@ app.query_params["clients"] = "9"
 app.run()
 shown = {"dashboard solver": app.button_group(key="methods").options}
 app.switch_page("views/train.py").run()
-for name in ("method", "estimator", "rule"):
+for name in ("method", "estimator"):
     shown[f"dashboard {name}"] = app.selectbox(key=f"set_{name}").options
 shown["dashboard dataset"] = app.selectbox(key="train_rows").options
 assert not app.exception
@@ -86,7 +86,6 @@ def test_each_part_is_in_the_help_of_the_command(zorba):
     assert dice in trains
     assert "momentum: the size of the block scalars carries over" in trains
     assert "central: differences to both sides" in trains
-    assert "midway: between the smallest and the largest" in trains
     assert "tickets" in trains
     allocated = zorba("allocate", "--budgets", "3,3,2,2,1", "--blocks", "4", "--solver", "dice")
     assert "solver dice" in allocated
@@ -94,10 +93,10 @@ def test_each_part_is_in_the_help_of_the_command(zorba):
 
 def test_each_part_is_among_the_choices_of_the_dashboard(environment, root):
     shown = json.loads(run_python(environment, root, "-c", CHOICES).splitlines()[-1])
-    expected = {"solver": "dice", "method": "momentum", "dataset": "tickets", "estimator": "central", "rule": "midway"}
+    expected = {"solver": "dice", "method": "momentum", "dataset": "tickets", "estimator": "central"}
     for place, choices in shown.items():
         assert any(choice.lower().startswith(expected[place.split()[1]]) for choice in choices), (place, choices)
-    assert len(shown) == 5
+    assert len(shown) == 4
 
 
 def test_a_run_of_these_parts_is_killed_and_resumed_to_the_same_bits(

@@ -12,7 +12,7 @@ from zorba_core.cli import build_app
 from zorba_core.cli.allocation import FleetOptions, Limits, SolveOptions
 from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.task import TASKS
-from zorba_core.engine.parts import AVERAGES, DIRECTIONS, ESTIMATORS, METHODS
+from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS
 from zorba_core.engine.settings import Settings
 from zorba_core.federation.options import ServerOptions
 from zorba_core.vram import Workload
@@ -53,7 +53,7 @@ OWN_DEFAULTS = {
     },
 }  # fmt: skip
 UNOFFERED = {
-    "train": {"num_seeds", "inactive", "participation"},
+    "train": {"num_seeds", "rule", "trim", "inactive", "participation"},
     "allocate": set(),
     "scenario": {"total_mode"},
     "pareto": {"budgets", "blocks", "time_limit"},
@@ -99,13 +99,7 @@ def test_help_shows_the_names_that_registries_hold(all_commands):
     command = all_commands["train"]
     command.get_help(click.Context(command))
     options = {option.name: option.help for option in command.params}
-    registries = {
-        "direction": DIRECTIONS,
-        "estimator": ESTIMATORS,
-        "method": METHODS,
-        "rule": AVERAGES,
-        "solver": SOLVERS,
-    }
+    registries = {"direction": DIRECTIONS, "estimator": ESTIMATORS, "method": METHODS, "solver": SOLVERS}
     for option, registry in registries.items():
         for part in registry.values():
             assert f"{part.name}: {part.help}" in options[option]

@@ -159,8 +159,8 @@ def test_a_damaged_log_is_refused_and_nothing_is_touched(whole, tmp_path):
 
 def test_weights_that_replay_differently_are_noticed(whole, tmp_path, monkeypatch):
     folder = copy_of(whole, tmp_path / "run")
-    update = loop.update_blocks  # as another processor's rounding would
-    monkeypatch.setattr(loop, "update_blocks", lambda *args: update(*args[:4], args[4] * (1 + 1e-6)))
+    update = loop.apply_step  # as another processor's rounding would
+    monkeypatch.setattr(loop, "apply_step", lambda *args: update(*args[:3], args[3] * (1 + 1e-6)))
     with pytest.raises(InvalidInputError, match="replays to other weights here"):
         resume(folder)
 

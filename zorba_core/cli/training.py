@@ -68,7 +68,7 @@ def train(
         Settings,
         panel="Training",
         elsewhere=_PANELS,
-        without=("num_seeds", "inactive", "participation"),
+        without=("num_seeds", "rule", "trim", "inactive", "participation"),
         make=dict,
         defaults=_SUITED,
         text=("lr",),
