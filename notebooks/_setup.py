@@ -26,7 +26,7 @@ def start(scale: float = 1.5) -> None:
         return
     import kaleido
 
-    # One browser for the whole notebook: 0.2 s a picture where a new one each time takes 3 s.
+    # One browser for the whole notebook: a new one for each picture takes most of the time.
     kaleido.start_sync_server(silence_warnings=True, **kaleido_options())
     # plotly passes options that a running server already has; it says so at each picture.
     warnings.filterwarnings("ignore", message="The kopts argument is ignored", category=UserWarning)

@@ -29,7 +29,7 @@ _TABLE_BEGINS = "## All claims"
 
 
 def decide(folder: str | os.PathLike[str] = ".") -> list[Row]:
-    """Decide every claim from mathematics and the tables in ``folder/artifacts``. About 20 s of one core."""
+    """Decide every claim from mathematics and the tables in ``folder/artifacts``."""
     claims = [claim for module in PARTS.values() for claim in CLAIMS.values() if claim.decide.__module__ == module]
     return [claim.outcome(Path(folder)) for claim in claims]
 

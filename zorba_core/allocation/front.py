@@ -163,8 +163,7 @@ def sweep_totals(
 ) -> Front:
     """The front over totals: each client has its full budget, and all clients together activate at most T blocks.
 
-    With ``exact`` the points are the true front of Lambda and VRAM, each with its bound; 50 points take some 5 s at
-    N=50, M=12.
+    With ``exact`` the points are the true front of Lambda and VRAM, each with its bound.
 
     Args:
         totals: the values of T, or their number, spread evenly from the least possible total to all budgets.

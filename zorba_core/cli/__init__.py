@@ -124,7 +124,7 @@ def _leave(message: str, status: int) -> NoReturn:
 
 def _exit(status: int) -> NoReturn:
     """End with this status. Ctrl-C is ignored while the interpreter cleans up: it would end the process without a
-    message, though everything is done. Nor does it search a million objects of torch for garbage, for two seconds."""
+    message, though everything is done. Nor does it search a million objects of torch for garbage."""
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     atexit.register(gc.freeze)
     sys.exit(status)

@@ -82,12 +82,13 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
 
 @solver(
     "balanced",
-    help="deals the blocks out in turn: every budget is used, and popularities differ by at most one (the default "
-    "because it is fast and all clients count; no run here shows that it trains better)",
+    help="nearly equal popularities",
     rows=balanced_metrics,
 )
 def balanced(problem: Problem, options: Options) -> Allocation:
-    """Wrap water-filled budgets around the blocks.
+    """Wrap water-filled budgets around the blocks: every budget is used, and popularities differ by at most one.
+
+    It is the default because it is fast and all clients count; no run here shows that it trains better.
 
     With a total T this minimises V = (1/M) sum 1/c_m: 1/c is convex, so among popularities with sum T the minimum has
     values that differ by at most one, which are those of this allocation. A larger total lowers V, so "at most T" uses
