@@ -138,7 +138,7 @@ def answer_with(path: str, environment, root, *arguments: str) -> tuple[str, lis
 def test_help_names_a_broken_solver_once_and_lists_the_others(tmp_path, environment, root):
     path = write_package(tmp_path, "import felt", "[zorba.solvers]\nodd = other:PART\n")
     printed, (warned,) = answer_with(path, environment, root, "--help")
-    assert "two-level: lowers" in printed
+    assert "two-level: a lower Λ" in printed
     assert warned.startswith("zorba: plugin odd of other (zorba.solvers, other:PART) is skipped: No module named")
 
 

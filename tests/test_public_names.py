@@ -18,7 +18,6 @@ WITHOUT_TORCH = ", ".join(
         "zorba_core.runs",
         "zorba_core.cli",
         "zorba_core.federation.options",
-        "zorba_core.study.counts",
     ]
 )
 

@@ -81,7 +81,8 @@ def _sentence(problem: ErrorDetails) -> str:
 class OneOf:
     """Metadata of a text field: its allowed names. ``names`` is called at each check, since a registry can grow.
 
-    ``{choices}`` in the field's docstring is replaced by the names, and by their meanings if ``names()`` is a mapping.
+    ``{choices}`` in the field's docstring is replaced by the names; if ``names()`` is a mapping, by a paragraph for
+    each name with its meaning.
     """
 
     names: Callable[[], Iterable[str]]
@@ -122,6 +123,6 @@ def help_of(field: FieldInfo) -> str:
         return text
     choices = choices_of(field)
     if any(choices.values()):
-        return text.replace("{choices}", "; ".join(f"{name}: {meaning}" for name, meaning in choices.items()))
+        return text.replace("{choices}", "\n\n".join(f"{name}: {meaning}" for name, meaning in choices.items()))
     *others, last = choices
     return text.replace("{choices}", f"{', '.join(others)} or {last}" if others else last)

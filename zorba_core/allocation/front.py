@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from zorba_core.allocation.bounds import cauchy_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem, whole_number
-from zorba_core.allocation.solve import RowMetrics, Solution, Solver, find_solver, solve
+from zorba_core.allocation.solve import Solution, Solver, find_solver, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.fleet import Fleet
 
@@ -27,6 +26,7 @@ TauMode = Literal["client", "vector"]
 # function of its capacity. Each point has its own stream, so its matrix does not depend on the other points.
 _TAU_STREAM, _SOLVER_STREAM = 1, 2
 MAX_BUDGETS = 100_000_000  # limit of E * N: a sweep needs several float64 arrays of this size
+_MEASURES = ("bias_lambda", "mean_inverse_popularity", "effective_clients", "min_popularity")  # columns of a Front
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,14 +114,13 @@ def sweep(
 ) -> Front:
     """Algorithm 2 over E ``points``: reductions epsilon_n = tau_n psi_max,n with tau ~ U[0, 1].
 
-    A client whose VRAM is then too small for one block gets one, and is counted in ``clamped_E``. A solver with
-    ``rows`` (``balanced``) computes all points at once. The hypervolume's reference point is all VRAM, and the Lambda
-    of one block for each client.
+    A client whose VRAM is then too small for one block gets one, and is counted in ``clamped_E``. The hypervolume's
+    reference point is all VRAM, and the Lambda of one block for each client.
 
     Args:
         tau_mode: ``"vector"`` draws one tau for all clients, as in the paper's text; ``"client"`` one for each client,
             which gives more points above half of the VRAM.
-        on_solution: called with each solution, for progress, unless the solver has ``rows``.
+        on_solution: called with each solution, for progress.
         time_limit: seconds for each point, if the solver searches.
 
     Raises:
@@ -138,16 +137,9 @@ def sweep(
     tau_EN = tau_rng.random((E, N) if tau_mode == "client" else (E, 1))
     whole_EN = fleet.affordable_N(tau_EN * fleet.capacity_N_bytes)
     budget_EN = np.clip(whole_EN, 1, M).astype(np.int16 if M < 2**15 else np.int64)
-    if solver.rows is not None:
-        rows = solver.rows(budget_EN, M)
-        covered_E = rows.min_popularity_E > 0
-        bound_E = np.where(covered_E, cauchy_bound(budget_EN, M), np.nan)
-        optimal_E = covered_E & (rows.bias_lambda_E <= bound_E * (1 + 1e-9))
-        columns = {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
-    else:
-        total_E = budget_EN.sum(axis=1, dtype=np.int64)
-        problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(E))
-        columns = _one_by_one(problems, total_E, solver, seed, on_solution, time_limit)
+    total_E = budget_EN.sum(axis=1, dtype=np.int64)
+    problems = (Problem(budget_EN[i], M) if total_E[i] >= M else None for i in range(E))
+    columns = _one_by_one(problems, total_E, solver, seed, on_solution, time_limit)
     columns |= {"tau_E": tau_EN.mean(axis=1), "clamped_E": (whole_EN < 1).sum(axis=1), "limit_E": None}
     return _front(fleet, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
 
@@ -163,8 +155,7 @@ def sweep_totals(
 ) -> Front:
     """The front over totals: each client has its full budget, and all clients together activate at most T blocks.
 
-    With ``exact`` the points are the true front of Lambda and VRAM, each with its bound; 50 points take some 5 s at
-    N=50, M=12.
+    With ``exact`` the points are the true front of Lambda and VRAM, each with its bound.
 
     Args:
         totals: the values of T, or their number, spread evenly from the least possible total to all budgets.
@@ -230,14 +221,15 @@ def _one_by_one(
 ) -> dict[str, Any]:
     """Columns of a :class:`Front`. A problem is None if its budgets, ``total_E`` blocks, do not cover every block."""
     E = len(total_E)
-    empty = RowMetrics(total_E.copy(), *np.full((3, E), np.nan), np.zeros(E, np.int64))
-    columns = {**empty._asdict(), "lower_bound_E": np.full(E, np.nan), "optimal_E": np.zeros(E, bool)}
+    columns = {f"{name}_E": np.full(E, np.nan) for name in (*_MEASURES, "lower_bound")}
+    columns |= {"total_blocks_E": total_E.copy(), "min_popularity_E": np.zeros(E, np.int64)}
+    columns["optimal_E"] = np.zeros(E, bool)
     for i, problem in enumerate(problems):
         if problem is None:
             continue
         solution = solve(problem, solver, seed=(_SOLVER_STREAM, seed, i), time_limit=time_limit)
-        for name in RowMetrics._fields:
-            columns[name][i] = getattr(solution.allocation, name.removesuffix("_E"))
+        for name in (*_MEASURES, "total_blocks"):
+            columns[f"{name}_E"][i] = getattr(solution.allocation, name)
         columns["lower_bound_E"][i], columns["optimal_E"][i] = solution.lower_bound, solution.optimal
         if on_solution is not None:
             on_solution(solution)

@@ -56,7 +56,7 @@ def solve_scenario(
     time_limit: float = 10.0,
     **limits: Any,
 ) -> Solution:
-    """A matrix with exactly ``total`` blocks and abs(Lambda - target) <= tolerance. Well under 1 s at N=50.
+    """A matrix with exactly ``total`` blocks and abs(Lambda - target) <= tolerance.
 
     Args:
         time_limit: seconds for the search and, if it fails, for the bounds in the error.

@@ -7,7 +7,7 @@ A solver is a function with a decorator, in ``solvers/`` or in another package::
 
 A solver raises :class:`InvalidInputError` for a constraint that it does not support, such as a total.
 
-Shapes: M blocks, N clients, E budget vectors. ``budget_EN`` int64.
+Shapes: M blocks, N clients.
 """
 
 from __future__ import annotations
@@ -133,16 +133,6 @@ class Answer(NamedTuple):
     status: Status = Status.FEASIBLE  # OPTIMAL and FEASIBLE follow from the bound
 
 
-class RowMetrics(NamedTuple):
-    """Metrics of the allocations of E budget vectors; NaN (0 for popularity) if they do not cover every block."""
-
-    total_blocks_E: NDArray[np.int64]
-    bias_lambda_E: NDArray[np.float64]
-    mean_inverse_popularity_E: NDArray[np.float64]
-    effective_clients_E: NDArray[np.float64]
-    min_popularity_E: NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class Solver:
     """A solver with its name and descriptions."""
@@ -151,7 +141,6 @@ class Solver:
     help: str  # one line that starts in lower case
     title: str  # in headings
     run: Callable[[Problem, Options], Allocation | Answer]
-    rows: Callable[[NDArray[np.integer], int], RowMetrics] | None = None  # (budget_EN, M): many problems at once
 
     def __call__(self, problem: Problem, options: Options | None = None) -> Allocation | Answer:
         """The plain function, without the checks and the bound of :func:`solve`."""
@@ -162,16 +151,15 @@ SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", Solver)
 
 
 def solver(
-    name: str, *, help: str, title: str = "", rows: Callable[[NDArray[np.integer], int], RowMetrics] | None = None
+    name: str, *, help: str, title: str = ""
 ) -> Callable[[Callable[[Problem, Options], Allocation | Answer]], Solver]:
     """Register a function as a solver.
 
     Args:
         help: one line of description that starts in lower case.
         title: the name in headings; by default the name with a capital.
-        rows: (budget_EN, M) -> metrics of E problems without a total, for sweeps.
     """
-    return lambda run: SOLVERS.register(Solver(name, help, title or name.capitalize(), run, rows))
+    return lambda run: SOLVERS.register(Solver(name, help, title or name.capitalize(), run))
 
 
 def solve(

@@ -37,7 +37,6 @@ _COMMANDS = {
     "export": "runs",
     "runs": "runs",
     "get-model": "runs",
-    "reproduce": "reproduce",
     "task": "training",
     "federate": "training",
 }
@@ -73,7 +72,12 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Entry point. A :class:`ZorbaError` becomes one line on stderr and its exit status.
+    """Entry point of ``zorba``."""
+    run(build_app())
+
+
+def run(app: typer.Typer) -> NoReturn:
+    """Run a command and end the process. A :class:`ZorbaError` becomes one line on stderr and its exit status.
 
     So does an error of the machine: a path that cannot be used (2), a full disk or too little memory (1).
     """
@@ -81,7 +85,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # file names need not be Unicode; print \\udcff, as JSON does
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = build_app()(standalone_mode=False)
+        status = app(standalone_mode=False)
     except ZorbaError as error:
         _leave(one_line(error), error.exit_status)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -120,7 +124,7 @@ def _leave(message: str, status: int) -> NoReturn:
 
 def _exit(status: int) -> NoReturn:
     """End with this status. Ctrl-C is ignored while the interpreter cleans up: it would end the process without a
-    message, though everything is done. Nor does it search a million objects of torch for garbage, for two seconds."""
+    message, though everything is done. Nor does it search a million objects of torch for garbage."""
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     atexit.register(gc.freeze)
     sys.exit(status)

@@ -69,7 +69,7 @@ class SolveOptions(Checked):
     """Options of :func:`zorba_core.allocation.solve`, which checks them together."""
 
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
-    """{choices}."""
+    """{choices}"""
     time_limit: float = 10.0
     """Seconds for the exact solver, which then returns the best so far and its bound."""
 

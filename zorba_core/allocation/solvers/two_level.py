@@ -45,7 +45,7 @@ def closest_two_level(problem: Problem, target: float = 0.0) -> Allocation:
     """The best of the two-level choices and the balanced allocation: of least Lambda, or closest to a ``target``.
 
     Equals the optimum for most totals of realistic fleets. If N <= 64 every (g, n2, v2) is tried, else a grid over n2
-    and v2 with finer grids around its best points. 1 ms at N=50, milliseconds at N=1000, 1 s at N = 10^6.
+    and v2 with finer grids around its best points.
     """
     even = balanced(problem)
     choice = best_two_level(problem, target)
@@ -184,7 +184,7 @@ def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray
 @solver(
     "two-level",
     title="Two-level",
-    help="lowers Λ by letting a few large clients carry the scarce blocks, at a higher V",
+    help="a lower Λ, at a higher V",
 )
 def two_level(problem: Problem, options: Options) -> Allocation:
     """The better of the two-level choices and the balanced allocation."""

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
+from notebooks.reproduction.toy import enumerate_classes
+from notebooks.reproduction.toy_figures import Panel, lambda_by_total, matrix_panels
 from zorba_core.allocation import Allocation
 from zorba_core.plots.theme import LIGHT
-from zorba_core.plots.toy import Panel, lambda_by_total, matrix_panels
-from zorba_core.study.toy import enumerate_classes
 
 EXAMPLE = Allocation([[1, 1, 1], [1, 1, 0], [1, 0, 0]])
 

@@ -1,5 +1,4 @@
-"""Claims that training runs decide, from the tables of :mod:`zorba_core.study.sweep`. Without its table a claim is
-undecided.
+"""Claims that training runs decide, from the tables of ``sweep.py``. Without its table a claim is undecided.
 
 The sample is the cell, a base model with a task: every cell must show the same. A difference counts only if it exceeds
 that of a placebo: an arm that repeats another in every quantity of the theory, at its own best rate. In the tables of
@@ -16,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from notebooks.reproduction import statistics as st
+from notebooks.reproduction.claims_theory import dropped_update, printed_step
+from notebooks.reproduction.outcome import Answer, Verdict, claim
+from notebooks.reproduction.plans import PILED, PROFILES, plans
+from notebooks.reproduction.sweep import COMMAND, FOLDER, Arm, Cell, late_values, read_table
 from zorba_core.errors import MissingDataError
-from zorba_core.study import statistics as st
-from zorba_core.study.claims_theory import dropped_update, printed_step
-from zorba_core.study.outcome import Answer, Verdict, claim
-from zorba_core.study.plans import PILED, PROFILES, plans
-from zorba_core.study.sweep import FOLDER, Arm, Cell, late_values, read_table
 
 NO_EVIDENCE = (0.75, 1.33)  # pooled ratios of placebos lie within this range
 MARGIN = plans()["cases"].margin  # nats of late loss below which two arms count as alike; fixed before the runs
@@ -95,7 +94,7 @@ def _needed(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
         MissingDataError: there are none; names the command that makes them.
     """
     if rows.empty:
-        raise MissingDataError(f"zorba reproduce {experiment}")
+        raise MissingDataError(f"{COMMAND} {experiment}")
     return rows
 
 
@@ -290,7 +289,7 @@ def lambda_ranks(checkout: Path) -> Answer:
             f"p = {st.arms_differ(losses):.2g}."
         )
     if not texts:
-        raise MissingDataError("zorba reproduce lambda")
+        raise MissingDataError(f"{COMMAND} lambda")
     verdict = verdicts[0] if len(set(verdicts)) == 1 else Verdict.UNDECIDED
     return verdict, f"rank correlation with late loss {' and '.join(texts)}", " ".join(notes)
 
@@ -313,7 +312,7 @@ def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
     cells = [st.by_cell(st.paired(table, f"{name} piled", name)) for name in PILED]
     means = [float(each["value"].mean()) for each in cells if len(each)]
     if len(means) < 2:
-        raise MissingDataError("zorba reproduce lambda")
+        raise MissingDataError(f"{COMMAND} lambda")
     mean, margin = st.mean_interval(means), _floor("lambda", table)
     return (
         _verdict(mean.high < -margin, mean.low > margin),

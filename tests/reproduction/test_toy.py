@@ -8,9 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from zorba_core.allocation import Allocation, Problem, solve
-from zorba_core.errors import InvalidInputError
-from zorba_core.study.toy import (
+from notebooks.reproduction.toy import (
     canonical_form,
     class_lambdas,
     counter_example,
@@ -21,6 +19,8 @@ from zorba_core.study.toy import (
     single_steps,
     uneven_pairs,
 )
+from zorba_core.allocation import Allocation, Problem, solve
+from zorba_core.errors import InvalidInputError
 
 LAMBDAS = {
     3: [3],

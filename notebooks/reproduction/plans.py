@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from notebooks.reproduction.sweep import Arm, Cell, Plan
 from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.errors import InvalidInputError
 from zorba_core.fleet import Fleet
-from zorba_core.study.sweep import Arm, Cell, Plan
 
 PROFILES = ("cpu", "gpu")
 SMALL, REAL = "opt-mini", "smollm2-135m"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from notebooks.reproduction import counts
+from notebooks.reproduction.counts import METHODS, NUM_CLIENTS, NUM_SEEDS, TABLE, TOLERANCE_GIB, cell_gib, sent_by_text
+from notebooks.reproduction.outcome import Answer, Verdict, claim
 from zorba_core.engine.communication import run_communication
 from zorba_core.errors import MissingDataError
 from zorba_core.files import read_json
 from zorba_core.fleet import Fleet
-from zorba_core.study import counts
-from zorba_core.study.counts import METHODS, NUM_CLIENTS, NUM_SEEDS, TABLE, TOLERANCE_GIB, cell_gib, sent_by_text
-from zorba_core.study.outcome import Answer, Verdict, claim
 from zorba_core.vram import GIB, psi_block_bytes, psi_model_bytes
 
 MEASURED = Path("artifacts/benchmarks/memory.json")

@@ -1,5 +1,5 @@
 """Figures of the experiments: matrices side by side, learning curves, differences between arms, and loss against
-measures. Tables have the columns of :mod:`zorba_core.study.sweep`.
+measures. Tables have the columns of :mod:`notebooks.reproduction.sweep`.
 
 Shapes: M blocks, N clients.
 """
@@ -100,10 +100,10 @@ def differences_figure(
     """A row for each comparison and cell: the mean with a 95 % interval, and a dot for each seed.
 
     Args:
-        differences: rows of :func:`zorba_core.study.statistics.paired`, by the name of the comparison.
+        differences: rows of :func:`notebooks.reproduction.statistics.paired`, by the name of the comparison.
         margin: half the width of a band around zero.
     """
-    from zorba_core.study.statistics import CELL, mean_interval
+    from notebooks.reproduction.statistics import CELL, mean_interval
 
     figure, ticks = go.Figure(), []
     for name, rows in differences.items():

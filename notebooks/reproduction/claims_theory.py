@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
+from notebooks.reproduction import theory
+from notebooks.reproduction.outcome import Answer, Verdict, claim
+from notebooks.reproduction.toy import counter_example, lettered_classes
 from zorba_core.allocation import Problem, solve
 from zorba_core.allocation.measures import Allocation, bias_lambda
-from zorba_core.study import theory
-from zorba_core.study.outcome import Answer, Verdict, claim
-from zorba_core.study.toy import counter_example, lettered_classes
 
 PAPER_LR, PAPER_MU, PAPER_ROUNDS, PAPER_D = 5e-5, 1e-4, 500, 125e6
 _WEIGHT = 0.02  # a typical weight of a language model

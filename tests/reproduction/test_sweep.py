@@ -9,12 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from zorba_core.allocation import Allocation
-from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.runs.record import Callback
-from zorba_core.runs.terminal import Interrupt
-from zorba_core.study import sweep as sweeping
-from zorba_core.study.sweep import (
+from notebooks.reproduction import sweep as sweeping
+from notebooks.reproduction.sweep import (
     COLUMNS,
     Arm,
     Cell,
@@ -28,6 +24,10 @@ from zorba_core.study.sweep import (
     sweep,
     write_table,
 )
+from zorba_core.allocation import Allocation
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.runs.record import Callback
+from zorba_core.runs.terminal import Interrupt
 
 SETTINGS = {"rounds": 4, "eval_every": 2, "eval_rows": 8, "directions": 2, "batch_size": 2, "seq_len": 48}
 HALF = Allocation([[1, 0, 1], [1, 1, 0], [0, 1, 1]])
@@ -154,7 +154,7 @@ def test_two_sweeps_of_one_folder_do_not_mix(done, tmp_path):
 
 
 def test_a_table_that_is_missing_or_damaged_is_said_in_one_line(tmp_path):
-    with pytest.raises(MissingDataError, match="make it with: zorba reproduce cases"):
+    with pytest.raises(MissingDataError, match=r"make it with: python -m notebooks\.reproduction cases"):
         read_table("cases", tmp_path)
     (tmp_path / "cases.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(InvalidInputError, match=r"cases\.parquet: not a table of runs"):

@@ -12,22 +12,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from notebooks.reproduction import claims_allocation, claims_runs
+from notebooks.reproduction.__main__ import build_app
+from notebooks.reproduction.claims import FILE, PAGE, PARTS, count, page_table
+from notebooks.reproduction.outcome import CLAIMS, Row, Verdict
+from notebooks.reproduction.plans import plans
+from notebooks.reproduction.sweep import COLUMNS, read_table, write_table
 from zorba_core.allocation import Problem, solve, sweep
 from zorba_core.allocation.measures import least_popularity, popularity
 from zorba_core.allocation.solvers.lexicographic import greedy_update, initial_matrix
-from zorba_core.cli import build_app
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import MissingDataError
+from zorba_core.files import read_json
 from zorba_core.fleet import Fleet
-from zorba_core.study import claims_allocation, claims_runs
-from zorba_core.study.claims import FILE, PAGE, PARTS, count, page_table, read_claims
-from zorba_core.study.outcome import CLAIMS, Verdict
-from zorba_core.study.plans import plans
-from zorba_core.study.sweep import COLUMNS, read_table, write_table
+
+
+def read_rows(checkout):
+    return [Row(**row) for row in read_json(checkout / FILE)]
 
 
 @pytest.fixture(scope="module")
 def stored(root):
-    return read_claims(root)
+    return read_rows(root)
 
 
 def test_the_stored_claims_are_those_of_the_code_each_with_a_function_that_decides_it(stored):
@@ -74,21 +79,18 @@ def test_the_page_has_the_table_and_findings_of_400_words_whose_numbers_are_in_i
 
 def test_the_command_writes_both_files_and_says_where_the_page_is_missing(tmp_path, root, monkeypatch, capsys):
     few = {name: CLAIMS[name] for name in ("lemma-4", "table-2/vram-misprint", "faster/fedit")}
-    monkeypatch.setattr("zorba_core.study.claims.CLAIMS", few)
+    monkeypatch.setattr("notebooks.reproduction.claims.CLAIMS", few)
     with pytest.raises(MissingDataError, match="written by hand"):
-        build_app()(["reproduce", "claims", "--folder", str(tmp_path)], standalone_mode=False)
+        build_app()(["claims", "--folder", str(tmp_path)], standalone_mode=False)
     (tmp_path / PAGE).parent.mkdir(parents=True)
     shutil.copy(root / PAGE, tmp_path / PAGE)
-    build_app()(["reproduce", "claims", "--folder", str(tmp_path), "--json"], standalone_mode=False)
+    build_app()(["claims", "--folder", str(tmp_path), "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["claims"]["decided"] == 3
-    rows = read_claims(tmp_path)
+    rows = read_rows(tmp_path)
     assert count(rows) == {
         "reproduced": 1, "in shape": 0, "misprint": 1, "contradicted": 0, "not seen on our models": 0, "undecided": 1
     }  # fmt: skip
     assert "What should I run?" in (tmp_path / PAGE).read_text(encoding="utf-8")
-    (tmp_path / FILE).write_text("[1]")
-    with pytest.raises(InvalidInputError, match="not a file of claims"):
-        read_claims(tmp_path)
 
 
 # --- allocations, by other means --------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ def test_without_a_table_nothing_is_decided(tmp_path):
     for name in ("faster/decomfl", "fig-4b/sc3", "lambda/ranks", "lambda/matched", "proposition-1/training"):
         outcome = CLAIMS[name].outcome(tmp_path)
         assert (outcome.verdict, outcome.measured) == (Verdict.UNDECIDED, "not run")
-        assert "zorba reproduce" in outcome.note
+        assert "python -m notebooks.reproduction" in outcome.note
     assert CLAIMS["setting/printed"].outcome(tmp_path).verdict == Verdict.CONTRADICTED
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from zorba_core.study.sweep import COLUMNS
+from notebooks.reproduction.sweep import COLUMNS
 
 
 def table_of(arms: dict[str, dict[int, list[float]]], *, column: str = "loss", role: str = "measure", **same):

@@ -1,4 +1,6 @@
-"""``zorba reproduce``: make the missing runs of the experiments, and decide the paper's claims."""
+"""``python -m notebooks.reproduction``: make the missing runs of the experiments, and decide the paper's claims.
+
+It runs in the checkout."""
 
 from __future__ import annotations
 
@@ -8,10 +10,11 @@ from typing import Any
 
 import typer
 
-from zorba_core.cli.options import JSON_OPTION, emit
+from notebooks.reproduction.plans import plans
+from notebooks.reproduction.sweep import FOLDER, Plan, missing, read_table, sweep
+from zorba_core.cli import run
+from zorba_core.cli.options import JSON_OPTION, add_command, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.study.plans import plans
-from zorba_core.study.sweep import FOLDER, Plan, missing, read_table, sweep
 
 CLAIMS = "claims"
 
@@ -29,7 +32,7 @@ def reproduce(
     artifacts/experiments. Finished runs are skipped, an interrupted one resumes. Ctrl-C ends with status 1; the same
     command then continues.
 
-    "zorba reproduce claims" decides every claim of the paper from mathematics and these tables. It writes
+    The name "claims" decides every claim of the paper from mathematics and these tables, and writes
     artifacts/claims.json and the table of artifacts/report/README.md.
     """
     known = plans(profile)
@@ -77,7 +80,18 @@ def _lines(row: dict[str, Any]) -> list[str]:
 
 
 def _decided(folder: Path) -> dict[str, Any]:
-    from zorba_core.study.claims import FILE, PAGE, count, write_claims
+    from notebooks.reproduction.claims import FILE, PAGE, count, write_claims
 
     rows = write_claims(folder)
     return {"decided": len(rows), "verdicts": count(rows), "written": [folder / FILE, folder / PAGE]}
+
+
+def build_app() -> typer.Typer:
+    """The command, as :func:`zorba_core.cli.run` takes it."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    add_command(app, "reproduce", reproduce)
+    return app
+
+
+if __name__ == "__main__":
+    run(build_app())

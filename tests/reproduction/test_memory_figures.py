@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zorba_core.plots.memory import forward_pass_figure, vram_by_blocks_figure
+from notebooks.reproduction.memory_figures import forward_pass_figure, vram_by_blocks_figure
 from zorba_core.vram import Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 MIB = 2**20

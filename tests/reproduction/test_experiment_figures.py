@@ -6,10 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.study.tables import table_of
+from notebooks.reproduction.experiment_figures import (
+    arm_curves_figure,
+    differences_figure,
+    matrices_figure,
+    predictors_figure,
+)
+from notebooks.reproduction.statistics import paired
+from tests.reproduction.tables import table_of
 from zorba_core.allocation import Allocation
-from zorba_core.plots.experiments import arm_curves_figure, differences_figure, matrices_figure, predictors_figure
-from zorba_core.study.statistics import paired
 
 
 def test_rows_end_with_their_popularity_scarcest_on_top():

@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from zorba_core.allocation.measures import Allocation
-from zorba_core.study.theory import (
+from notebooks.reproduction.theory import (
     Constants,
     Quadratic,
     bias_terms,
@@ -23,6 +22,7 @@ from zorba_core.study.theory import (
     theorem_1,
     theorem_2,
 )
+from zorba_core.allocation.measures import Allocation
 
 N, D, L, KAPPA = 10, 1000, 2.0, 20.0
 

@@ -7,11 +7,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from zorba_core.cli import build_app
+from notebooks.reproduction.__main__ import build_app
+from notebooks.reproduction.plans import BLOCKS_OF, balanced, dealt, plans
+from notebooks.reproduction.sweep import MEASURES
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
-from zorba_core.study.plans import BLOCKS_OF, balanced, dealt, plans
-from zorba_core.study.sweep import MEASURES
 
 CELLS = [cell for plan in plans("cpu").values() for cell in plan.cells]
 
@@ -62,7 +62,7 @@ def test_dealt_blocks_have_the_popularities_asked_for_spread_or_piled():
 
 
 def test_listing_says_what_is_asked_and_missing_and_runs_nothing(tmp_path):
-    result = CliRunner().invoke(build_app(), ["reproduce", "--list", "--folder", str(tmp_path), "--json"])
+    result = CliRunner().invoke(build_app(), ["--list", "--folder", str(tmp_path), "--json"])
     listed = json.loads(result.stdout)["experiments"]
     assert [one["experiment"] for one in listed] == list(plans("cpu"))
     assert all(one["runs"] == 0 and one["missing"] > 0 and one["question"].endswith("?") for one in listed)
@@ -71,6 +71,6 @@ def test_listing_says_what_is_asked_and_missing_and_runs_nothing(tmp_path):
 
 @pytest.mark.parametrize(("arguments", "named"), [(["alchemy"], "'alchemy' is unknown"), (["--profile", "x"], "'x'")])
 def test_a_wrong_request_is_refused_before_anything_runs(arguments, named, tmp_path):
-    error = CliRunner().invoke(build_app(), ["reproduce", *arguments, "--folder", str(tmp_path)]).exception
+    error = CliRunner().invoke(build_app(), [*arguments, "--folder", str(tmp_path)]).exception
     assert isinstance(error, InvalidInputError)
     assert named in str(error)

@@ -8,19 +8,17 @@ above it are written by hand. The claims are in four modules: mathematics (``cla
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import read_json, write_json, write_text
-from zorba_core.study import claims_allocation, claims_runs, claims_tables, claims_theory
-from zorba_core.study.outcome import CLAIMS, Row, Verdict
+from notebooks.reproduction import claims_allocation, claims_runs, claims_tables, claims_theory
+from notebooks.reproduction.outcome import CLAIMS, Row, Verdict
+from zorba_core.errors import MissingDataError
+from zorba_core.files import write_json, write_text
 
 FILE, PAGE = Path("artifacts/claims.json"), Path("artifacts/report/README.md")
-COMMAND = "zorba reproduce claims"
 PARTS = {  # each part of the page's table, by its title: the module of its claims
     "Memory, rounds and messages": claims_tables.__name__,
     "Theory": claims_theory.__name__,
@@ -28,21 +26,10 @@ PARTS = {  # each part of the page's table, by its title: the module of its clai
     "Training": claims_runs.__name__,
 }
 _TABLE_BEGINS = "## All claims"
-_SYMBOLS = {
-    "Lambda": "Λ",
-    "Omega": "Ω",
-    "gamma": "γ",
-    "lambda": "λ",
-    "sigma": "σ",
-    "alpha": "α",
-    "psi": "ψ",
-    "eta": "η",
-    "mu": "μ",
-}
 
 
 def decide(folder: str | os.PathLike[str] = ".") -> list[Row]:
-    """Decide every claim from mathematics and the tables in ``folder/artifacts``. About 20 s of one core."""
+    """Decide every claim from mathematics and the tables in ``folder/artifacts``."""
     claims = [claim for module in PARTS.values() for claim in CLAIMS.values() if claim.decide.__module__ == module]
     return [claim.outcome(Path(folder)) for claim in claims]
 
@@ -64,22 +51,6 @@ def write_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
     return rows
 
 
-def read_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
-    """The rows of ``artifacts/claims.json``.
-
-    Raises:
-        MissingDataError: there is no such file.
-        InvalidInputError: the file has another form.
-    """
-    path = Path(folder) / FILE
-    if not path.is_file():
-        raise MissingDataError(f"{path} does not exist; make it with: {COMMAND}")
-    try:
-        return [Row(**row) for row in read_json(path)]
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{path}: not a file of claims ({error}); make it again with: {COMMAND}") from None
-
-
 def count(rows: Iterable[Row]) -> dict[str, int]:
     """Rows by verdict, in the order of :class:`Verdict`."""
     counted = Counter(row.verdict for row in rows)
@@ -94,20 +65,15 @@ def page_table(rows: list[Row]) -> str:
         "",
         f"{len(rows)} claims: {counted}. Nats are units of loss; the late loss is the mean over the last third of a "
         f"run. [claims.json](../claims.json) adds a note to each claim and names the function that decides it. "
-        f"`{COMMAND}` makes both.",
+        f"`make claims` makes both.",
     ]
     for part, module in PARTS.items():
         lines += ["", f"### {part}", "", "| where | the paper says | measured | verdict |", "| --- | --- | --- | --- |"]
         for row in rows:
             if row.decided_by.startswith(f"{module}."):
-                cells = " | ".join(_escaped(with_symbols(cell)) for cell in (row.where, row.says, row.measured))
+                cells = " | ".join(_escaped(cell) for cell in (row.where, row.says, row.measured))
                 lines.append(f"| {cells} | {row.verdict} |")
     return "\n".join(lines) + "\n"
-
-
-def with_symbols(text: str) -> str:
-    """Replace names by the paper's letters: ``sigma_G^2`` becomes ``σ_G^2``."""
-    return re.sub(rf"(?<![A-Za-z])({'|'.join(_SYMBOLS)})(?![A-Za-z])", lambda name: _SYMBOLS[name[1]], text)
 
 
 def _escaped(text: str) -> str:

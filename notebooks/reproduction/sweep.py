@@ -1,8 +1,8 @@
 """Experiments: settings x seeds, one row for each evaluation, one Parquet table for each experiment.
 
-A plan (:mod:`zorba_core.study.plans`) has cells, and a cell has arms. Trials choose the rate of each arm on a grid that
-grows until the best rate has a worse one on either side. Then the arm's seeds run at that rate. Runs in the table are
-skipped and interrupted runs resume, so the same call continues a sweep after any stop.
+A plan (``plans.py``) has cells, and a cell has arms. Trials choose the rate of each arm on a grid that grows until the
+best rate has a worse one on either side. Then the arm's seeds run at that rate. Runs in the table are skipped and
+interrupted runs resume, so the same call continues a sweep after any stop.
 
     artifacts/experiments/NAME.parquet   the table (:data:`COLUMNS`), tracked
     artifacts/experiments/work/          run folders, each named by the hash of its config; not tracked
@@ -28,6 +28,7 @@ from zorba_core.engine.parts import method_facts
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError, ZorbaError
 from zorba_core.files import fingerprint, to_json, write_json, write_parquet
 
+COMMAND = "python -m notebooks.reproduction"
 FOLDER, SCRATCH = Path("artifacts/experiments"), Path("artifacts/experiments/work")
 STEP = 2**0.5  # between two rates of a grid
 MOST_RATES = 7  # of one arm; a best rate on the edge of so many is reported as such
@@ -404,7 +405,7 @@ def read_table(name: str, folder: str | os.PathLike[str] = FOLDER, *, missing_ok
     if not path.is_file():
         if missing_ok:
             return pd.DataFrame({column: pd.Series(dtype=kind) for column, kind in COLUMNS.items()})
-        raise MissingDataError(f"{path} does not exist; make it with: zorba reproduce {name}")
+        raise MissingDataError(f"{path} does not exist; make it with: {COMMAND} {name}")
     try:
         return pd.read_parquet(path, columns=list(COLUMNS)).astype(dict(COLUMNS))
     except (OSError, ValueError, KeyError) as error:

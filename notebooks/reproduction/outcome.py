@@ -12,6 +12,7 @@ how the numbers were computed. A parameter ``checkout`` gets the folder that hol
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,13 +33,25 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"  # not run, or the interval allows both answers
 
 
+_SYMBOLS = {
+    "Lambda": "Λ",
+    "Omega": "Ω",
+    "gamma": "γ",
+    "lambda": "λ",
+    "sigma": "σ",
+    "alpha": "α",
+    "psi": "ψ",
+    "eta": "η",
+    "mu": "μ",
+}
+
 # (holds, measured) or (holds, measured, more for the note)
 Answer = tuple[bool | Verdict, str] | tuple[bool | Verdict, str, str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A claim with its decision, as in ``artifacts/claims.json``."""
+    """A claim with its decision, as in ``artifacts/claims.json``, with the paper's letters."""
 
     id: str
     where: str  # in the paper
@@ -69,12 +82,19 @@ class Claim:
             folder = {"checkout": checkout} if takes_folder else {}
             verdict, measured, *added = self.decide(**folder, **self.arguments)
         except MissingDataError as error:
-            return Row(self.id, self.where, self.says, "not run", str(Verdict.UNDECIDED), str(error), by)
+            verdict, measured, note = Verdict.UNDECIDED, "not run", str(error)
+            return Row(self.id, self.where, with_symbols(self.says), measured, str(verdict), note, by)
         if not isinstance(verdict, Verdict):
             verdict = self.holds if verdict else self.fails
         note = " ".join((inspect.getdoc(self.decide) or "").split())
         note = " ".join(filter(None, [note, *added]))
-        return Row(self.id, self.where, self.says, measured, str(verdict), note, by)
+        says, measured, note = map(with_symbols, (self.says, measured, note))
+        return Row(self.id, self.where, says, measured, str(verdict), note, by)
+
+
+def with_symbols(text: str) -> str:
+    """Replace names by the paper's letters: ``sigma_G^2`` becomes ``σ_G^2``."""
+    return re.sub(rf"(?<![A-Za-z])({'|'.join(_SYMBOLS)})(?![A-Za-z])", lambda name: _SYMBOLS[name[1]], text)
 
 
 CLAIMS: dict[str, Claim] = {}  # by id, in the order in which their modules are imported

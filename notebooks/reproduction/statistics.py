@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import ndtr
 
+from notebooks.reproduction.sweep import late_values
 from zorba_core.errors import InvalidInputError
-from zorba_core.study.sweep import late_values
 
 CELL = ["base", "task", "num_clients", "alpha", "rounds"]
 _RATIOS = np.linspace(-6, 6, 2401)  # logarithms of the ratios to try, 1/400 to 400

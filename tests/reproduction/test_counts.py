@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import OPTConfig, OPTForCausalLM
 
-from zorba_core.study.counts import (
+from notebooks.reproduction.counts import (
     METHODS,
     NUM_CLIENTS,
     NUM_SEEDS,

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from notebooks.reproduction.outcome import Answer, Verdict, claim
+from notebooks.reproduction.toy import class_lambdas, lettered_classes, single_steps, uneven_pairs
 from zorba_core.allocation import (
     PAPER_SCENARIOS,
     Front,
@@ -25,8 +27,6 @@ from zorba_core.allocation.solvers.lexicographic import can_be_met, initial_matr
 from zorba_core.errors import MissingDataError
 from zorba_core.files import read_json
 from zorba_core.fleet import Fleet
-from zorba_core.study.outcome import Answer, Verdict, claim
-from zorba_core.study.toy import class_lambdas, lettered_classes, single_steps, uneven_pairs
 from zorba_core.vram import psi_block_bytes, psi_model_bytes
 
 N, FLEETS, VECTORS = 50, 5, 1000

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tests.study.tables import table_of
+from notebooks.reproduction import statistics as st
+from tests.reproduction.tables import table_of
 from zorba_core.errors import InvalidInputError
-from zorba_core.study import statistics as st
 
 
 def test_a_target_is_reached_between_two_evaluations_or_later_than_the_last():
