@@ -22,9 +22,9 @@ from transformers import PreTrainedTokenizerBase
 from zorba_core.allocation import Allocation
 from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.course import Course
+from zorba_core.engine.course import path as steps_to
 from zorba_core.engine.loop import BestWeights, Training
-from zorba_core.engine.rate import Course
-from zorba_core.engine.rate import path as steps_to
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings

@@ -27,7 +27,7 @@ import pandas as pd
 from zorba_core.allocation import Allocation
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.data.task import Task, get_task, table_of, task_from
-from zorba_core.engine.rate import Course, path
+from zorba_core.engine.course import Course, path
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short

@@ -24,9 +24,9 @@ from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.course import Course, path
 from zorba_core.engine.loop import BestWeights, TrainState, init, repeat_round
 from zorba_core.engine.parts import method_facts
-from zorba_core.engine.rate import Course, path
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from zorba_core.engine.course import Course
 from zorba_core.engine.loop import Training, TrainState, init
 from zorba_core.engine.parts import method_facts
-from zorba_core.engine.rate import Course
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import remove_leftovers
