@@ -32,6 +32,16 @@ def test_allocating_blocks_and_assembling_the_command_load_neither_torch_nor_plo
     assert done.stdout.strip() == "[]"
 
 
+def test_importing_changes_nothing_outside_of_the_package():
+    code = (
+        "import gc, os, signal; "
+        "state = lambda: (dict(os.environ), gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), "
+        "signal.getsignal(signal.SIGINT)); "
+        f"before = state(); import {WITHOUT_TORCH}; zorba_core.Fleet; zorba_core.solve; assert state() == before"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_every_public_name_can_be_had():
     for name in zorba_core.__all__:
         assert getattr(zorba_core, name) is not None
