@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 
+import pytest
+
 import zorba_core
+from zorba_core import allocation, engine, plots, runs
 
 WITHOUT_TORCH = ", ".join(
     [
@@ -45,3 +49,10 @@ def test_importing_changes_nothing_outside_of_the_package():
 def test_every_public_name_can_be_had():
     for name in zorba_core.__all__:
         assert getattr(zorba_core, name) is not None
+
+
+@pytest.mark.parametrize("package", [zorba_core, allocation, engine, plots, runs], ids=lambda each: each.__name__)
+def test_no_name_that_a_package_offers_is_also_its_module(package):
+    """``import zorba_core.allocation.front as front`` would bring the function."""
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert modules & set(package.__all__) == set()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem, whole_number
-from zorba_core.allocation.solve import Solution, Solver, find_solver, solve
+from zorba_core.allocation.solution import Solution, Solver, find_solver, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.fleet import Fleet
 

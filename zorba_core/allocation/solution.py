@@ -125,7 +125,7 @@ class Options:
         return np.random.default_rng(self.seed)
 
 
-class Answer(NamedTuple):
+class SolverResult(NamedTuple):
     """An allocation with a bound from its solver."""
 
     allocation: Allocation
@@ -140,9 +140,9 @@ class Solver:
     name: str  # in commands, links and files
     help: str  # one line that starts in lower case
     title: str  # in headings
-    run: Callable[[Problem, Options], Allocation | Answer]
+    run: Callable[[Problem, Options], Allocation | SolverResult]
 
-    def __call__(self, problem: Problem, options: Options | None = None) -> Allocation | Answer:
+    def __call__(self, problem: Problem, options: Options | None = None) -> Allocation | SolverResult:
         """The plain function, without the checks and the bound of :func:`solve`."""
         return self.run(problem, options or Options())
 
@@ -152,7 +152,7 @@ SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", Solver)
 
 def solver(
     name: str, *, help: str, title: str = ""
-) -> Callable[[Callable[[Problem, Options], Allocation | Answer]], Solver]:
+) -> Callable[[Callable[[Problem, Options], Allocation | SolverResult]], Solver]:
     """Register a function as a solver.
 
     Args:
@@ -195,7 +195,7 @@ def solve(
         raise
     except Exception as error:  # the solver of another package may raise anything
         raise RunError(f"the {part.name} solver failed: {type(error).__name__}: {error}") from error
-    answer = answer if isinstance(answer, Answer) else Answer(answer)
+    answer = answer if isinstance(answer, SolverResult) else SolverResult(answer)
     allocation = answer.allocation
     _check_answer(part.name, problem, allocation)
     value, lower_bound = allocation.bias_lambda, max(answer.lower_bound, water_filled_bound(problem))
