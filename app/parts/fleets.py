@@ -25,7 +25,7 @@ from zorba_core.allocation import (
     sweep,
     water_filled_bound,
 )
-from zorba_core.allocation.front import sweep_totals
+from zorba_core.allocation.fronts import sweep_totals
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.fleet import Fleet
 from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
