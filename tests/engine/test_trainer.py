@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from zorba_core.engine.schedule import back_off
 
 from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
@@ -12,7 +13,6 @@ from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import Training, init, repeat_round, run_rounds, step
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.round import FederatedRows
-from zorba_core.engine.schedule import back_off
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 
