@@ -21,6 +21,7 @@ import typer
 from zorba_core.cli.options import add_command
 from zorba_core.errors import ZorbaError, one_line
 from zorba_core.files import WRONG_PATH
+from zorba_core.logs import shown
 from zorba_core.version import __version__
 
 # The module of each command; its function has the command's name.
@@ -86,7 +87,8 @@ def run(app: typer.Typer) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):  # file names need not be Unicode; print \\udcff, as JSON does
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = app(standalone_mode=False)
+        with shown(always=True):
+            status = app(standalone_mode=False)
     except ZorbaError as error:
         _leave(one_line(error), error.exit_status)
     except click.exceptions.NoArgsIsHelpError as error:
