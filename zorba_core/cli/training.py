@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 # Options whose defaults depend on the model (Settings.suited) or on the rows.
-_SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len", "batch_size"))
+_SUITED = dict.fromkeys(
+    ("lr", "rounds", "schedule", "calibration", "direction", "directions", "precision", "seq_len", "batch_size")
+)
 _HELP = {
     "batch_size": "Rows of each client in a round, B; default 8, and 4 for long --data with a large model.",
     "seq_len": "Longest prompt in tokens, L; default 64, and with --data enough for 99 % of the rows, at most 96.",
@@ -49,7 +51,7 @@ _FEDERATION_PANELS = {
     **dict.fromkeys(("rule", "trim"), "Federation"),
 }
 _FEDERATION_DEFAULTS = {
-    **dict.fromkeys(("lr", "schedule", "direction", "directions", "seq_len", "batch_size")),
+    **dict.fromkeys(("lr", "schedule", "calibration", "direction", "directions", "seq_len", "batch_size")),
     "rounds": 20,
     "eval_every": 5,
     "estimator": "cohort",

@@ -153,7 +153,7 @@ class Request:
         config = run.config
         if "federation" not in config:
             raise InvalidInputError(f"{run.path}: this run was made in one process; continue it with zorba resume")
-        task = run.task
+        task = run.trained_task
         terms = Terms(
             task=shared_task(task),
             model=config["model"],

@@ -158,12 +158,12 @@ def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
     lines = ["Run this in the parent of this folder:", "", "```python", "from transformers import pipeline", *load]
     lines += [*_asked(tuned, prompt), "```", ""]
     limit = (
-        f"The prompt is `{task.prompt}`. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
+        f"The prompt is {task.prompt!r}. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
         "longer texts lost their end."
     )
     if task.kind == "text":
         return "\n".join([*lines, limit])
-    prior = ", minus the base model's own preference for each word" if task.prior else ""
+    prior = ", minus the preference for each word that the training rows share" if task.prior else ""
     lines.append(f"{limit} Answers are compared by the {task.score} of their tokens' log-probabilities{prior}.")
     if task.kind == "labels":
         words = zip(task.label_names, task.label_words, strict=True)
@@ -243,7 +243,8 @@ def _data(run: RunFolder) -> str:
 def _method(run: RunFolder) -> str:
     config, summary, allocation = run.config, run.summary, run.allocation
     method = METHODS[config["method"]]
-    rate = f"learning rate {config['lr']:g}"
+    highest = max(done.lr for done in run.rounds)
+    rate = f"learning rate {config['lr']}" + (f" (up to {highest:.2g})" if config["lr"] == "auto" else "")
     if config.get("schedule", "constant") != "constant":
         rate += f" at its highest ({config['schedule']} schedule)"
     lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]

@@ -22,6 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
 from zorba_core.allocation import Allocation
@@ -108,13 +109,21 @@ class RunFolder:
             raise InvalidInputError(f"{self.path / CONFIG}: {error}") from None
 
     @cached_property
+    def trained_task(self) -> Task:
+        """The task as the run trains on it. No row is read."""
+        return task_of(self.config)
+
+    @cached_property
     def task(self) -> Task:
-        """The task, with the run's prompt and label words, and the preference among these that the run's model takes
-        out of its scores. No row is read."""
-        task = task_of(self.config)
-        measured = [done for done in path(self.rounds, self.final_round) if done.prior_C is not None]
-        measured = measured or [done for done in self.rounds[:1] if done.prior_C is not None]
-        return replace(task, prior=tuple(measured[-1].prior_C.tolist())) if measured else task
+        """The task, with the preference among label words that the run's model takes out of its scores. With
+        calibration batch it was measured with the weights of the last evaluation. No row is read."""
+        prior_C = self.preference(self.final_round)
+        return self.trained_task if prior_C is None else replace(self.trained_task, prior=tuple(prior_C.tolist()))
+
+    def preference(self, round_index: int) -> np.ndarray | None:
+        """The preference that was measured at the last evaluation up to a round; None without calibration batch."""
+        steps = [*self.rounds[:1], *path(self.rounds, round_index)]
+        return next((done.prior_C for done in reversed(steps) if done.prior_C is not None), None)
 
     @cached_property
     def allocation(self) -> Allocation:

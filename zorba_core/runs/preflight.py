@@ -165,7 +165,7 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
     blocks = np.flatnonzero(A_MN.any(axis=1))
-    lr = rate_of_round(settings, 1, averaged * size_of_step(Step(rho_bar_MU), len(seeds_Q)), rows.train.answers)
+    lr = rate_of_round(settings, 1, size_of_step(Step(rho_bar_MU), len(seeds_Q)), rows.train.answers)
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, lr, settings))
     return Preflight(tuple(checks), float(np.sqrt(rho_square)), differences)
 

@@ -59,7 +59,7 @@ def resume(
     if "federation" in run.config:
         raise InvalidInputError(f"{run.path}: this run is a federated one; resume it with: zorba resume {run.path}")
     check_unfinished(run)
-    task = with_data(run.task, data, test)
+    task = with_data(run.trained_task, data, test)
     check_files(run.environment["data"].get("files", {}), task, run.path)
     progress = Progress(settings.rounds, task.counted, quiet=quiet)
     with shown(quiet), Log(run.path) as log, use_threads(run.threads), progress:
