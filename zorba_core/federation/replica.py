@@ -157,9 +157,9 @@ class Client:
             ProtocolError: the replica is not at the round before, or the blocks are invalid or more than allowed.
         """
         replica, n = self.replica, self.own.partition
-        if replica.round != instruction.round - 1:
+        if replica.round != instruction.after:
             raise ProtocolError(
-                f"round {instruction.round} starts from {instruction.round - 1} and the replica is at {replica.round}"
+                f"round {instruction.round} starts from {instruction.after} and the replica is at {replica.round}"
             )
         M = replica.network.num_blocks
         if not instruction.blocks or not all(0 <= m < M for m in instruction.blocks):
