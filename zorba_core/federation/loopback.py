@@ -26,7 +26,7 @@ from flwr.serverapp import Grid
 
 from zorba_core.errors import RunError, printable
 from zorba_core.federation import resident
-from zorba_core.federation.request import APP, Request
+from zorba_core.federation.request import APP, ServerRequest
 from zorba_core.federation.server_app import serve
 from zorba_core.files import write_text
 from zorba_core.runs import Run
@@ -68,7 +68,7 @@ def federate_on_loopback(
     done: list[Run] = []
 
     def main(grid: Grid, context: Context) -> None:
-        request = Request.of(context.run_config)
+        request = ServerRequest.of(context.run_config)
         done.append(serve(request, grid, callbacks=callbacks, quiet=quiet, started=started))
 
     folder = Path(tempfile.mkdtemp(prefix="zorba-federate-"))
