@@ -22,14 +22,16 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from zorba_core import show
 from zorba_core.allocation import Allocation
 from zorba_core.data.task import Task
 from zorba_core.engine.course import Course, path
+from zorba_core.engine.parts import METHODS
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import read_json
-from zorba_core.runs.log import CONFIG, read_log
+from zorba_core.runs.log import CONFIG, check_start, read_log
 from zorba_core.runs.request import DEFAULT_FOLDER, VERSION, ResolvedRequest
 
 SUMMARY = "summary.json"
@@ -37,18 +39,29 @@ BACKWARD_WORK = 2  # forward passes that cost about as much as one backward pass
 TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunFolder:
     """The content of a run folder. ``summary`` is empty if the run is in progress or was interrupted."""
 
     path: Path
-    config: dict[str, Any]
-    rounds: tuple[Round, ...]  # round 0 is the base model's evaluation
+    config: dict[str, Any]  # as in config.json; :attr:`request` has it checked
     summary: dict[str, Any]
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """Read a run folder.
+
+        Raises:
+            MissingDataError: no such folder.
+            InvalidInputError: not a run folder, or a file in it is damaged; the message names the file.
+        """
+        run = cls.listed(path)
+        _ = run.rounds  # read now, so that damage is reported here
+        return run
+
+    @classmethod
+    def listed(cls, path: str | os.PathLike[str]) -> Self:
+        """As :meth:`read`, but the log is read at the first use of ``rounds``; only its first line is checked now.
 
         Raises:
             MissingDataError: no such folder.
@@ -69,7 +82,53 @@ class RunFolder:
                 f"version {VERSION}; use the zorba_core that made the run"
             )
         summary = _read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {}
-        return cls(path, config, tuple(read_log(path).rounds), summary)
+        check_start(path)
+        return cls(path, config, summary)
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        """The log. Round 0 is the base model's evaluation.
+
+        Raises:
+            InvalidInputError: a line is damaged.
+        """
+        return tuple(read_log(self.path).rounds)
+
+    def __repr__(self) -> str:
+        done = f"{self.rounds_done} of {self.request.settings.rounds} rounds"
+        before, after = self._ends()
+        scores = "" if before is None else f", {self.metric} {before:.3f} → {after:.3f}"
+        method = METHODS[self.request.settings.method].title
+        return f"{type(self).__name__}({self.name}: {method} on {self.request.task.name}, {done}{scores})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the loss of each evaluation."""
+        rows = self.evaluations
+        if rows.empty:
+            return show.card(repr(self), "")
+        round_P, loss_P = rows["round"].to_numpy(float), rows["eval_loss"].to_numpy(float)
+        ends = ("0", str(int(round_P[-1])), f"{loss_P.min():.2f}", f"{loss_P.max():.2f}")
+        return show.card(repr(self), show.curve(round_P, loss_P, ends, "round and evaluation loss", None))
+
+    def _ends(self) -> tuple[float | None, float | None]:
+        """The accuracy before and after training; of a run in progress, at its last evaluation."""
+        if self.finished:
+            return self.summary["initial_accuracy"], self.summary["final_accuracy"]
+        measured = [done.eval_accuracy for done in self.rounds if done.eval_accuracy is not None]
+        return (measured[0], measured[-1]) if measured else (None, None)
+
+    @property
+    def metric(self) -> str:
+        """What the accuracy counts: "accuracy", or "exact match" of written answers."""
+        return str(self.environment.get("data", {}).get("metric", "accuracy")).replace("_", " ")
+
+    @property
+    def best_accuracy(self) -> float | None:
+        """The best accuracy of the evaluations; None before the first."""
+        if self.finished:
+            return self.summary["best_accuracy"]
+        measured = [done.eval_accuracy for done in self.rounds if done.eval_accuracy is not None]
+        return max(measured, default=None)
 
     @property
     def name(self) -> str:
@@ -172,15 +231,12 @@ class RunFolder:
         return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
 
 
-def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
-    """The run of this folder, or of this name in the default folder.
+def path_of(run: str | os.PathLike[str]) -> Path:
+    """The folder of a run, which may be given by its name in the default folder.
 
     Raises:
         MissingDataError: no such run; the message has similar names.
-        InvalidInputError: as :meth:`RunFolder.read`.
     """
-    if isinstance(run, RunFolder):
-        return run
     path = Path(run)
     if not path.is_dir() and len(path.parts) == 1:
         named = DEFAULT_FOLDER / path
@@ -190,7 +246,16 @@ def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
             hint = f"did you mean {' or '.join(alike)}?" if alike else "zorba runs lists the names"
             raise MissingDataError(f"run {os.fspath(run)!r} does not exist; {hint}")
         path = named
-    return RunFolder.read(path)
+    return path
+
+
+def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
+    """The run of this folder, or of this name in the default folder.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`path_of` and :meth:`RunFolder.read`.
+    """
+    return run if isinstance(run, RunFolder) else RunFolder.read(path_of(run))
 
 
 def finished_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
