@@ -7,6 +7,7 @@ those of the clients after the last round.
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
@@ -53,8 +54,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Begin or resume the run of a ``flwr run`` command."""
-    request = ServerRequest.of(context.run_config)
-    serve(request, grid)
+    config = context.run_config
+    serve(ServerRequest.of(config), grid, started=json.loads(str(config["started"])) if config["started"] else None)
 
 
 def serve(
