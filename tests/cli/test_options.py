@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from zorba_core.allocation import SOLVERS
 from zorba_core.cli import build_app
 from zorba_core.cli.allocation import FleetOptions, Limits, SolveOptions
-from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.task import TASKS
 from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS
 from zorba_core.engine.settings import Settings
 from zorba_core.federation.options import ServerOptions
+from zorba_core.runs.request import TrainRequest
 from zorba_core.vram import Workload
 
 
@@ -34,12 +34,12 @@ def all_commands() -> dict[str, click.Command]:
 
 
 OPTIONS_OF = {
-    "train": (Settings, TaskOptions, AllocationChoice, FolderOptions),
+    "train": (Settings, TrainRequest),
     "allocate": (FleetOptions, Workload, Limits, SolveOptions),
     "scenario": (FleetOptions, Workload, Limits),
     "pareto": (FleetOptions, Workload, SolveOptions),
     "vram": (Workload,),
-    "federate": (Settings, TaskOptions, AllocationChoice, ServerOptions, FolderOptions),
+    "federate": (Settings, TrainRequest, ServerOptions),
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
@@ -53,12 +53,12 @@ OWN_DEFAULTS = {
     },
 }  # fmt: skip
 UNOFFERED = {
-    "train": {"num_seeds", "rule", "trim", "inactive", "participation"},
+    "train": {"settings", "num_seeds", "rule", "trim", "inactive", "participation"},
     "allocate": set(),
     "scenario": {"total_mode"},
     "pareto": {"budgets", "blocks", "time_limit"},
     "vram": set(),
-    "federate": {"num_seeds", "inactive", "target", "precision", "device"},
+    "federate": {"settings", "num_seeds", "inactive", "target", "precision", "device"},
 }  # fmt: skip
 CASES = [(name, cls) for name, classes in OPTIONS_OF.items() for cls in classes]
 

@@ -14,7 +14,7 @@ from zorba_core.engine.reports import ABSURD, MALFORMED, NON_FINITE, NOT_ASKED, 
 from zorba_core.errors import RunError
 from zorba_core.federation import client_app, members
 from zorba_core.federation.protocol import CATCH_UP, answer_records
-from zorba_core.federation.request import Request
+from zorba_core.federation.request import ServerRequest
 from zorba_core.federation.server_app import serve
 from zorba_core.federation.simulate import LocalGrid
 from zorba_core.runs import Run
@@ -168,7 +168,7 @@ def test_a_server_that_died_resumes_from_its_log(ask, nodes, tmp_path, replicas)
     if replicas == "gone":
         client_app._run = ""
     before = client_app._replica
-    run = serve(Request.of({"resume": str(folder)}), grid)
+    run = serve(ServerRequest.of({"resume": str(folder)}), grid)
     assert run.path == folder
     assert (client_app._replica is before) == (replicas == "there")
     assert [t for _, t in grid.asked] == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4  # no round is asked for again

@@ -206,9 +206,11 @@ def test_the_card_says_what_was_measured_and_no_path(whole, exported, tiny_opt_f
     assert "Simulated: exact derivatives along" in card
 
 
-def test_the_card_of_a_run_with_finite_differences_says_forward_passes_only(whole):
+def test_the_card_of_a_run_with_finite_differences_says_forward_passes_only(whole, monkeypatch):
     opened = open_model(read_run(whole.path))
-    opened.run.config.update(estimator="cohort", schedule="cosine")
+    request = opened.run.request
+    settings = request.settings.replace(estimator="cohort", schedule="cosine")
+    monkeypatch.setitem(vars(opened.run), "request", request.replace(settings=settings))
     card = model_card(opened, "folder")
     assert "Forward passes only: " in card
     assert "at its highest (cosine schedule)" in card

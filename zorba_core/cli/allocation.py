@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from pydantic import Field
 
 from zorba_core.allocation import SOLVERS, Front, Problem, Solution, solve, sweep, sweep_totals, write_allocation
-from zorba_core.allocation.problem import TotalMode
+from zorba_core.allocation.problem import TotalMode, parse_budgets
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.options import JSON_OPTION, emit, options_of
@@ -21,7 +19,8 @@ from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_target
 from zorba_core.fleet import Fleet
-from zorba_core.vram import GIB, PRESETS, ModelSpec, Workload, model_spec, psi_block_bytes, psi_model_bytes
+from zorba_core.runs.request import read_fleet
+from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 DEFAULT_MODEL = "opt-125m"
 _SAVE = typer.Option(None, help="Also write the allocation to this .json file.")
@@ -85,40 +84,6 @@ class Limits(Checked):
     """Least number of clients of each block."""
     max_blocks_per_client: int | None = Field(None, ge=1)
     """Largest number of blocks of a client, in addition to its budget."""
-
-
-def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
-    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50).
-
-    Raises:
-        InvalidInputError: both are given.
-    """
-    if fleet is not None and clients is not None:
-        raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
-    if fleet is not None:
-        return Fleet.from_csv(fleet, spec, workload=workload)
-    return Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
-
-
-def parse_budgets(text: str) -> NDArray[np.int64]:
-    """Parse ``"11,9,3"``; spaces may take the place of commas.
-
-    Raises:
-        InvalidInputError: a part is not a whole number.
-    """
-    numbers = []
-    for client, part in enumerate(text.replace(",", " ").split()):
-        try:
-            numbers.append(int(part))
-        except ValueError:
-            raise InvalidInputError(
-                f"client {client}: budget is {part!r}; it must be a whole number of blocks, such as 4"
-            ) from None
-        if abs(numbers[-1]) >= 2**62:
-            raise InvalidInputError(f"client {client}: budget {part} is out of range")
-    if not numbers:
-        raise InvalidInputError("--budgets is empty; give whole numbers such as 11,9,3")
-    return np.array(numbers, np.int64)
 
 
 def allocate(

@@ -4,10 +4,11 @@
 
     lr_t = STEP log(C) / s_t * schedule(t),      s_t = root mean square of the averaged scalars of round t
 
-for C answers to choose among; with Q < 200 directions, (Q / 200)^0.4 of it. s estimates the length of the gradient, so the expected step of every round has the same
-length, ``STEP`` of the loss of a guess, before the schedule falls from 1 to 0 (``cosine``). Raw rates of two models
-differ 30 times; this number does not. The scalars are in the log, so clients, replay and resume have the same bits.
-(FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the spread of the losses, which is the same idea.)
+for C answers to choose among; with Q < 200 directions, (Q / 200)^0.4 of it. s estimates the length of the gradient, so
+the expected step of every round has the same length, ``STEP`` of the loss of a guess, before the schedule falls from 1
+to 0 (``cosine``). Raw rates of two models differ 30 times; this number does not. The scalars are in the log, so
+clients, replay and resume have the same bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the spread of the
+losses, which is the same idea.)
 
 Shapes: M blocks, Q directions.
 """

@@ -31,10 +31,10 @@ from zorba_core.engine.update import update_blocks
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation.protocol import Average, Instruction, ProtocolError
 from zorba_core.federation.request import Terms
-from zorba_core.runs.folder import task_of
 from zorba_core.runs.load import check_tokens, open_network, with_data
 from zorba_core.runs.models import BUNDLED
 from zorba_core.runs.prompt import prompt_losses
+from zorba_core.runs.request import task_of
 
 
 class Replica:

@@ -100,7 +100,7 @@ def learning_curves_figure(
     if measure not in MEASURES:
         raise InvalidInputError(f"unknown measure {measure!r}; choose one of {', '.join(MEASURES)}")
     is_share = measure == "eval_accuracy"
-    targets = sorted({float(run.config["target"]) for run in runs if run.config.get("target")}) if is_share else ()
+    targets = sorted({run.request.settings.target for run in runs if run.request.settings.target}) if is_share else ()
     return curves_figure(
         {run.path.name: (run.metrics["round"], run.metrics[measure]) for run in runs},
         title=MEASURES[measure],

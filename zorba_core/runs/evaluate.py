@@ -152,7 +152,7 @@ def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...
         return None, "the evaluation rows name no client"
     if "train_sha256" not in run.environment["data"]:
         return None, "the clients' rows are not on this machine"
-    rows, facts = federated_rows(run.task, tuned.tokenizer, run.allocation.num_clients, settings, **run.division)
+    rows, facts = federated_rows(run.task, tuned.tokenizer, run.allocation.num_clients, settings, **run.request.divided)
     try:
         check_rows(facts, run.environment["data"], run.path, "train")
     except InvalidInputError as error:
