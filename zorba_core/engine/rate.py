@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import Settings
 
 AUTO = "auto"
-STEP = 0.11
+STEP = 0.09
 ENOUGH_DIRECTIONS, _POWER = 200, 0.4
 MOST_ANSWERS, _WRITTEN = 8, 2  # more choices, or written answers, count as these
 
