@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -412,10 +412,11 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
 def _gib(label: str, cell: object, in_mib: bool) -> float:
     """The GiB of a cell, or of a cell of ``nvidia-smi`` such as ``24564 MiB``."""
     try:
-        value = float(str(cell).removesuffix("MiB")) / 1024 if in_mib else float(cell)  # type: ignore[arg-type]
+        value = float(str(cell).removesuffix("MiB")) / 1024 if in_mib else float(cast(Any, cell))
     except (TypeError, ValueError, OverflowError):
-        comma = isinstance(cell, str) and re.fullmatch(r"\d+,\d+", cell.strip())
-        such = f"with a decimal point, {cell.strip().replace(',', '.')}" if comma else "such as 24"
+        text = cell.strip() if isinstance(cell, str) else ""
+        comma = re.fullmatch(r"\d+,\d+", text)
+        such = f"with a decimal point, {text.replace(',', '.')}" if comma else "such as 24"
         wanted = "a size such as 24564 MiB" if in_mib else f"a number of GiB, {such}"
         raise InvalidInputError(f"{label}: its VRAM is {in_short(cell)}; it must be {wanted}") from None
     if not 0 < value <= MAX_VRAM_GIB:

@@ -152,7 +152,7 @@ def _check_feasible(problem: Problem) -> None:
         raise InfeasibleError(
             f"total {total} is {max(N, need) - total} short: {why} need {max(N, need)}; raise the total"
         )
-    if problem.total_mode == "eq" and total > usable:
+    if total is not None and problem.total_mode == "eq" and total > usable:
         raise InfeasibleError(
             f"total {total} exceeds what the budgets{capped} allow, {usable}, by {total - usable}; lower the total or "
             "use total mode le"

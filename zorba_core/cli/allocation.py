@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from pydantic import Field
 
 from zorba_core.allocation import SOLVERS, Front, Problem, Solution, solve, sweep, sweep_totals, write_allocation
+from zorba_core.allocation.fronts import TauMode
 from zorba_core.allocation.problem import TotalMode, parse_budgets
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.checked import Checked, OneOf
@@ -128,8 +129,8 @@ def _solution_lines(solution: Solution) -> Iterator[str]:
         f"  Clients of the scarcest block   {allocation.min_popularity:10d}   gamma* {solution.gamma_star}",
         f"  Activated blocks                {allocation.total_blocks:10,d}",
     ]
-    if solution.fleet is not None:
-        lines.append(f"  Total VRAM                      {solution.vram_N_gib.sum():10.2f} GiB")
+    if (used_N_gib := solution.vram_N_gib) is not None:
+        lines.append(f"  Total VRAM                      {used_N_gib.sum():10.2f} GiB")
     lines += [f"  {solution.status.value}", "", "client                budget  blocks"]
     names = solution.fleet.names if solution.fleet else range(allocation.num_clients)
     rows = zip(names, solution.problem.budget_N, allocation.blocks_per_client, strict=True)
@@ -153,12 +154,12 @@ def pareto(
 ) -> None:
     """Compute the front of Lambda against the share of all VRAM in use."""
     seed = fleet.seed
-    chosen = read_fleet(model_spec(fleet.model), workload, fleet.clients, fleet.fleet, seed)
+    chosen = read_fleet(model_spec(fleet.model or DEFAULT_MODEL), workload, fleet.clients, fleet.fleet, seed)
     front: Front
     if by == "total":
         front = sweep_totals(chosen, epsilons, how.solver, seed=seed)
     elif by == "reduction":
-        front = sweep(chosen, epsilons, how.solver, tau, seed)
+        front = sweep(chosen, epsilons, how.solver, cast(TauMode, tau), seed)  # sweep refuses any other
     else:
         raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
     points = front.to_frame().drop(columns="knee").assign(allocation_id=range(len(front))).to_dict("records")
@@ -236,10 +237,10 @@ def _aim(
         vram_ratio, target_lambda = scenario.vram_ratio, scenario.bias_lambda
     if target_lambda is None:
         raise InvalidInputError("give --target-lambda, or --name with one of the paper's scenarios")
-    if (total is None) == (vram_ratio is None):
-        raise InvalidInputError("give either --total or --vram-ratio")
-    if vram_ratio is None:
+    if total is not None and vram_ratio is None:
         return total, target_lambda
+    if total is not None or vram_ratio is None:
+        raise InvalidInputError("give either --total or --vram-ratio")
     if not isinstance(request, Fleet):
         raise InvalidInputError(
             "a VRAM ratio needs capacities: give --model or --fleet instead of --budgets, or --total"

@@ -111,7 +111,7 @@ def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
     words = "no allocation has a smaller Λ" if curve.is_bound else "at least %{customdata[2]} clients train each block"
     data = [curve.gib_P, shares, curve.least_P]
     dots, symbol = curve.bound_P is not None, "circle"
-    if dots:
+    if curve.bound_P is not None:
         open_P = curve.bound_P < curve.lambda_P * (1 - 1e-9)
         symbol = np.where(open_P, "circle-open", "circle").tolist()
         data.append(curve.bound_P)
