@@ -131,11 +131,15 @@ def summary_lines(run: Run) -> list[str]:
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data.get("note") else ""
     metric = str(data.get("metric", "accuracy")).replace("_", " ")
+    final = summary.get("final_round", summary["rounds_done"])
     rows = [
         (
             f"{metric}, {data.get('evaluation_split', '-')} ({data.get('evaluation_rows', '-')} rows)",
             f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
-            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
+            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}"
+            + (
+                "" if final == summary["rounds_done"] else f"; taken from round {final}, which was better than the last"
+            ),
         ),
         (
             "allocation",

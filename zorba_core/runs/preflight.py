@@ -285,8 +285,8 @@ def _step_checks(
     lost_finding = f"rounding to the weights' float32 removes {share_lost:.0%} of a round's step"
     stride_finding = f"a round moves the weights by {stride:.3g} times their own length"
     progress_finding = f"{horizon} rounds would lower the loss by {progress:.2g} nats at best"
-    faster = _longer(settings, "a larger lr, or --lr auto")
-    slower = f"an lr below {0.1 * lr / stride:.1g}, or --lr auto" if stride else ""
+    faster = _longer(settings, "a larger lr or --lr auto")
+    slower = f"an lr below {0.1 * lr / stride:.1g} or --lr auto" if stride else ""
     progresses = progress >= LEAST_PROGRESS_NATS
     return [
         _at_most("update", share_lost, MOST_LOST, lost_finding, faster),
