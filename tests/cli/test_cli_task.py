@@ -50,7 +50,7 @@ def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt
     assert "label   verdict: " in done.err
     assert (run.config["lr"], run.config["calibration"]) == ("auto", "batch")
     assert len(run.environment["data"]["prompts"]) > 5
-    assert "learning rate" in done.err
+    assert "prompts by their loss before training" in done.err
     assert run.environment["data"]["baselines"]["majority"] == 0.375
     assert "[inferred; --prompt]" in done.err
 

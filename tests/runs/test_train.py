@@ -72,6 +72,7 @@ def test_a_run_whose_rate_is_far_too_large_ends_with_the_base_model_and_says_so(
     assert run.summary["final_accuracy"] == run.summary["initial_accuracy"]
     assert run.summary["weights_sha256"] == run.environment["base_weights_sha256"]
     assert "back to round 0, at half the rate" in caplog.text
+    assert "the run's result is round 0" in caplog.text
 
 
 @pytest.mark.parametrize(("failure", "raised"), [(ArithmeticError, ArithmeticError), (MemoryError, RunError)])

@@ -174,9 +174,10 @@ def run_rounds(training: Training, state: TrainState | None = None, before: Sequ
             best.keep(network, state)
         to = course.start if course.last < settings.rounds else course.final
         if to != latest.round:
-            logging.getLogger("zorba_core").info(
-                "round %d: the loss is far above the first one; back to round %d, at half the rate", latest.round, to
-            )
+            why = "the loss is far above the first one; back to round %d, at half the rate"
+            if course.last == settings.rounds:
+                why = "the loss is above the first one; the run's result is round %d"
+            logging.getLogger(__name__).warning(f"round {latest.round}: {why}", to)
             network.copy_to_blocks(best.weights_M)
             state = best.state
             training.clients.go_back(to)
