@@ -37,8 +37,8 @@ def looks(*losses: tuple[float | None, float | None]) -> list[Round]:
 @pytest.mark.parametrize("method", ["zorba", "fedzo", "fedit"])
 @pytest.mark.parametrize("direction", ["gaussian", "low-rank"])
 def test_every_rounds_expected_step_has_one_length(new_network, rows, method, direction):
-    """Before the schedule, lr times s is STEP times the loss of a guess among two answers, and less with few directions;
-    for averaged scalars s is their root mean square over blocks."""
+    """Before the schedule, lr times s is STEP times the loss of a guess among two answers, and less with few
+    directions; for averaged scalars s is their root mean square over blocks."""
     directions = {"directions": 0 if method == "fedit" else 5, "estimator": "cohort"}
     settings = SETTINGS.replace(method=method, direction=direction, rounds=4, schedule="cosine", **directions)
     done = run_all(new_network(), Allocation(A_MN if method == "zorba" else A_MN | True), rows, settings)[1:]
