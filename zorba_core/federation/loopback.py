@@ -192,6 +192,7 @@ class Loopback:
         """The environment of every Flower process."""
         return {
             **os.environ,
+            "PATH": os.pathsep.join([str(_COMMANDS), os.environ.get("PATH", "")]),  # Flower starts its own commands
             "FLWR_HOME": str(self.folder / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
