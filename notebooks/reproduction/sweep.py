@@ -268,7 +268,7 @@ def run_one(planned: PlannedRun, scratch: Path) -> pd.DataFrame:
             if run is None:
                 run = make_run(planned.config, folder, callbacks=[interrupt])
             elif not run.finished and not (folder / "diverged.json").is_file():
-                run = run.resume(callbacks=[interrupt])
+                run = run.resume(callbacks=[interrupt], quiet=True)
     except (KeyboardInterrupt, RunError) as error:
         if isinstance(error, KeyboardInterrupt) or str(error).startswith("interrupted"):
             raise RunError("stopped; finished runs are kept, and the same command continues") from None
@@ -302,6 +302,7 @@ def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callback
         name="run",
         callbacks=list(callbacks),
         force=True,  # trials include rates that are too large
+        quiet=True,
     )
 
 

@@ -93,7 +93,7 @@ def test_every_method_sees_the_same_batches_so_their_first_losses_are_equal(new_
     for method in METHODS:
         settings = of(method)
         training = Training.local(network, FULL, rows, settings)
-        losses[method] = LocalClients(rows).collect(plan_round(init(network, settings), training)).loss_N
+        losses[method] = LocalClients(rows).collect(plan_round(1, init(network, settings), training)).loss_N
     for method in BASELINES:
         assert losses[method] == pytest.approx(losses["zorba"], rel=1e-12)
 

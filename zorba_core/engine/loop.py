@@ -302,13 +302,12 @@ def _checked_step(step: Step, plan: RoundPlan) -> Step:
     name, shape = plan.settings.method, (len(plan.A_MN), len(step.seeds_Q))
     if step.gradient_M is not None:
         finite = all(bool(gradient.isfinite().all()) for gradient in step.gradient_M)
-    elif np.shape(step.rho_bar_MQ) != shape:
-        raise InvalidInputError(
-            f"method {name} returns averages of shape {np.shape(step.rho_bar_MQ)} in place of {shape}"
-        )
+    elif step.rho_bar_MQ is None or np.shape(step.rho_bar_MQ) != shape:
+        given = () if step.rho_bar_MQ is None else np.shape(step.rho_bar_MQ)
+        raise InvalidInputError(f"method {name} returns averages of shape {given} in place of {shape}")
     else:
-        finite = bool(np.isfinite(step.rho_bar_MQ).all())
-        step = replace(step, rho_bar_MQ=np.asarray(step.rho_bar_MQ, np.float64))
+        rho_bar_MQ = np.asarray(step.rho_bar_MQ, np.float64)
+        finite, step = bool(np.isfinite(rho_bar_MQ).all()), replace(step, rho_bar_MQ=rho_bar_MQ)
     if not finite:
         raise RunError(f"round {plan.round}: the step of method {name} is not finite; the run diverged")
     return step

@@ -12,6 +12,7 @@ from zorba_core.errors import InvalidInputError
 
 MAX_RANK = 2**10
 LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 25, 200, 8
+_BY_METHOD: Any = None  # the default of a field that the method decides
 MAX_SEEDS = 2**20  # small enough that no product with the other limits overflows
 
 
@@ -47,7 +48,7 @@ class Settings(Checked):
     among them; batch, the preference that all rows of a client's batch share."""
     mu: float = Field(1e-3, ge=1e-30)
     """Length of a finite difference, in units of the direction."""
-    directions: int | None = Field(None, ge=0, le=MAX_SEEDS, validate_default=True)
+    directions: int = Field(_BY_METHOD, ge=0, le=MAX_SEEDS, validate_default=True)
     """Directions of each round, Q; default: the paper's, 10 for zorba, 1 for decomfl and fedzo."""
     num_seeds: int = Field(4096, ge=1, le=MAX_SEEDS)
     """Shared seeds that the directions are drawn from, P."""
@@ -59,7 +60,7 @@ class Settings(Checked):
     """Train LoRA adapters of this rank in place of the blocks' weights; 0: the blocks."""
     direction: Annotated[str, OneOf(DIRECTIONS.meanings)] = "gaussian"
     """{choices}."""
-    estimator: Annotated[str | None, OneOf(ESTIMATORS.meanings)] = Field(None, validate_default=True)
+    estimator: Annotated[str, OneOf(ESTIMATORS.meanings)] = Field(_BY_METHOD, validate_default=True)
     """How a simulation computes scalars; default: exact, for fedit cohort. {choices}."""
     rule: Annotated[str, OneOf(AVERAGES.meanings)] = "mean"
     """How the clients' scalars are averaged. {choices}."""
@@ -82,17 +83,17 @@ class Settings(Checked):
     device: Literal["cpu", "cuda"] = "cpu"
     """{choices}."""
 
-    @field_validator("directions")
+    @field_validator("directions", mode="before")
     @classmethod
-    def _of_the_method(cls, directions: int | None, info: ValidationInfo) -> int | None:
+    def _of_the_method(cls, directions: Any, info: ValidationInfo) -> Any:
         """The method's number, if none is given."""
         if directions is None and "method" in info.data:
             return method_facts(info.data["method"]).default_directions
         return directions
 
-    @field_validator("estimator")
+    @field_validator("estimator", mode="before")
     @classmethod
-    def _fastest(cls, estimator: str | None, info: ValidationInfo) -> str | None:
+    def _fastest(cls, estimator: Any, info: ValidationInfo) -> Any:
         """The fastest estimator that is right for the method, if none is given."""
         if estimator is None and "method" in info.data:
             return "cohort" if method_facts(info.data["method"]).first_order else "exact"

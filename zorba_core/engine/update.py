@@ -20,11 +20,10 @@ from zorba_core.engine.round import Step
 @torch.no_grad()
 def apply_step(network: Blocks, step: Step, directions: Directions, lr: float) -> None:
     """Move every block of ``network`` by the step at the learning rate ``lr``, in place."""
-    if step.gradient_M is None:
+    if step.rho_bar_MQ is not None:
         update_blocks(network, step.rho_bar_MQ, step.seeds_Q, directions, lr)
-    else:
-        for m, gradient in enumerate(step.gradient_M):
-            network.block_weights(m).sub_(gradient, alpha=lr)
+    for m, gradient in enumerate(step.gradient_M or ()):
+        network.block_weights(m).sub_(gradient, alpha=lr)
 
 
 @torch.no_grad()

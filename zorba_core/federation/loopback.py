@@ -164,18 +164,15 @@ class Loopback:
         Raises:
             RunError: the run failed.
         """
-        before = (
-            {run.path for run in list_runs(run_config["runs-folder"]).runs} if "resume" not in run_config else set()
-        )
+        resumed, runs_folder = run_config.get("resume"), run_config.get("runs-folder", ".")
+        before = {run.path for run in list_runs(runs_folder).runs}
         _log.info("the progress is in %s", self.folder / "flwr-run.log")
         self.submit(run_config, "--stream")
-        if "resume" in run_config:
-            made = [Run.read(run_config["resume"])]
-        else:
-            made = [run for run in list_runs(run_config["runs-folder"]).runs if run.path not in before]
-        if not made or not made[0].finished:
+        new = [run.path for run in list_runs(runs_folder).runs if run.path not in before]
+        path = resumed or (new[0] if new else None)
+        if path is None or not (run := Run.read(path)).finished:
             raise RunError("the run failed")
-        return made[0]
+        return run
 
     def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen:
         # A Ctrl-C within Popen would leave a process that nobody ends.
@@ -195,6 +192,7 @@ class Loopback:
         """The environment of every Flower process."""
         return {
             **os.environ,
+            "PATH": os.pathsep.join([str(_COMMANDS), os.environ.get("PATH", "")]),  # Flower starts its own commands
             "FLWR_HOME": str(self.folder / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",

@@ -152,9 +152,10 @@ def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...
         return None, "the evaluation rows name no client"
     if "train_sha256" not in run.environment["data"]:
         return None, "the clients' rows are not on this machine"
-    rows, facts = federated_rows(run.task, tuned.tokenizer, run.allocation.num_clients, settings, **run.request.divided)
+    request = run.request
+    rows, described = federated_rows(run.task, tuned.tokenizer, request.num_clients, settings, **request.divided)
     try:
-        check_rows(facts, run.environment["data"], run.path, "train")
+        check_rows(described, run.environment["data"], run.path, "train")
     except InvalidInputError as error:
         return None, one_line(error)
     chosen_N = [
@@ -163,7 +164,7 @@ def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...
         else np.asarray(held)
         for client, held in enumerate(rows.held_N)
     ]
-    names = facts.get("clients") or range(len(chosen_N))
+    names = described.get("clients") or range(len(chosen_N))
     client_R = [name for name, chosen in zip(names, chosen_N, strict=True) for _ in chosen]
     some = rows.train.rows(np.concatenate(chosen_N))
     label_R = some.label_E.numpy()

@@ -64,7 +64,7 @@ def expect(task: Task, model: str | os.PathLike[str], settings: Settings, alloca
             chosen = choose_local_prompt(task, tokenizer, network, num_clients, settings, alpha=1.0, division=division)
             task = replace(task, prompt=chosen.prompt, prompts=())
         choosing = time.perf_counter() - started
-        rows, facts = federated_rows(task, tokenizer, num_clients, settings)
+        rows, described = federated_rows(task, tokenizer, num_clients, settings)
         started = time.perf_counter()
         result, plain = evaluate(network, rows.evaluation), None
         evaluation_seconds = time.perf_counter() - started
@@ -76,6 +76,6 @@ def expect(task: Task, model: str | os.PathLike[str], settings: Settings, alloca
         step(init(network, settings), network, allocation, rows, settings)
         seconds = time.perf_counter() - started
     all_rows = min(len(load(task, task.rows.evaluation_split)), wanted or math.inf)
-    evaluation_seconds *= all_rows / facts["evaluation_rows"]
+    evaluation_seconds *= all_rows / described["evaluation_rows"]
     whole = choosing + settings.rounds * seconds + settings.rounds / settings.eval_every * evaluation_seconds
-    return Expectation(facts["evaluation_rows"], result.accuracy, plain, seconds, whole / 60, chosen)
+    return Expectation(described["evaluation_rows"], result.accuracy, plain, seconds, whole / 60, chosen)

@@ -1,4 +1,4 @@
-"""Load the network, the clients' rows and the evaluation rows of a run, with facts about them for its config."""
+"""Load the network, the clients' rows and the evaluation rows of a run, with a description of them for its config."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def federated_rows(
     alpha: float = 1.0,
     division: str = DIRICHLET,
 ) -> tuple[FederatedRows, dict[str, Any]]:
-    """The clients' rows and the evaluation rows, with facts about them for the run's config.
+    """The clients' rows and the evaluation rows, with a description of them for the run's config.
 
     Args:
         alpha, division: see :func:`zorba_core.data.divide.divide`.
@@ -111,10 +111,10 @@ def federated_rows(
     frame = load(task)
     train, cuts = encode_counted(task, frame, tokenizer, settings.seq_len)
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
-    evaluation, facts = evaluation_rows(task, tokenizer, settings)
+    evaluation, described = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
     files = fingerprints(task.rows) if isinstance(task.rows, TableRows) else {}
-    facts |= {
+    described |= {
         **frame.attrs,
         "train_rows": len(train),
         "train_sha256": train.sha256(),
@@ -125,7 +125,7 @@ def federated_rows(
     }
     if settings.calibration == "batch":
         train = train.centred()
-    return FederatedRows(train, held_N, evaluation), facts
+    return FederatedRows(train, held_N, evaluation), described
 
 
 def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | Sequence[int]) -> None:
@@ -175,7 +175,7 @@ def evaluation_frame(task: Task, settings: Settings) -> pd.DataFrame:
 
 
 def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> tuple[Rows, dict[str, Any]]:
-    """The run's evaluation rows as tokens, with facts about them for its config."""
+    """The run's evaluation rows as tokens, with a description of them for its config."""
     frame = evaluation_frame(task, settings)
     rows = encode(task, frame, tokenizer, settings.seq_len)
     return rows, {
@@ -227,15 +227,17 @@ def check_files(expected: Mapping[str, str], task: Task, run: str | os.PathLike[
             )
 
 
-def check_rows(facts: Mapping[str, Any], expected: Mapping[str, Any], run: str | os.PathLike[str], *kinds: str) -> None:
-    """Refuse rows that differ from the run's. ``facts`` and ``expected`` have their checksums; ``kinds``: "train",
+def check_rows(
+    described: Mapping[str, Any], expected: Mapping[str, Any], run: str | os.PathLike[str], *kinds: str
+) -> None:
+    """Refuse rows that differ from the run's. ``described`` and ``expected`` have their checksums; ``kinds``: "train",
     "evaluation".
 
     Raises:
         InvalidInputError: a checksum differs.
     """
     for kind in kinds:
-        if facts[f"{kind}_sha256"] != expected[f"{kind}_sha256"]:
+        if described[f"{kind}_sha256"] != expected[f"{kind}_sha256"]:
             raise InvalidInputError(
                 f"the {kind} rows differ from those of {os.fspath(run)}; set ZORBA_DATA to the folder with the run's "
                 "data"

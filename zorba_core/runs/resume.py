@@ -65,8 +65,8 @@ def resume(
     with shown(quiet), Log(run.path) as log, use_threads(run.request.threads), progress:
         run = _reopened(run, log, settings)
         network, tokenizer = open_base(run, settings, model)
-        rows, facts = federated_rows(task, tokenizer, run.allocation.num_clients, settings, **run.request.divided)
-        check_rows(facts, run.environment["data"], run.path, "train", "evaluation")
+        rows, described = federated_rows(task, tokenizer, run.allocation.num_clients, settings, **run.request.divided)
+        check_rows(described, run.environment["data"], run.path, "train", "evaluation")
         training = Training.local(network, run.allocation, rows, settings)
         if method_facts(settings.method).first_order:
             state = _from_weights(run, log, training)
