@@ -119,7 +119,7 @@ def _allocation(scenario, form: Form) -> Allocation | None:
         return None
     if wrong:
         st.warning(" ".join(wrong), icon=":material/warning:")
-        st.page_link("views/allocation.py", label="Repair it", icon=":material/edit:")
+        st.page_link("views/explore.py", label="Repair it", icon=":material/edit:")
         return None
     st.markdown(
         f"{ui.count(fitted.num_clients, 'client')}, Λ **{ui.number(fitted.bias_lambda)}**; the least trained block has "
