@@ -98,15 +98,21 @@ export function water_filled_bound(budget, M, total) {
 
 // One block for each client; the rest of the total fills the largest budgets first.
 function mostUneven(budget, total) {
-  const clients = new Map([[1, 0]]), add = (k, n) => clients.set(k, (clients.get(k) ?? 0) + n);
+  const count = new Int32Array(Math.max(...budget) + 1), clients = new Int32Array(count.length);
+  for (const b of budget) count[b]++;
+  clients[1] = count[1];
   let spare = total - budget.length;
-  for (const b of Array.from(budget).sort((x, y) => y - x)) {
-    const more = Math.min(b - 1, spare);
-    add(1 + more, 1);
-    spare -= more;
+  for (let b = count.length - 1; b > 1; b--) {
+    const full = Math.min(count[b], Math.floor(spare / (b - 1)));
+    clients[b] += full;
+    spare -= full * (b - 1);
+    if (full === count[b]) continue;
+    clients[1 + spare]++; // one client takes the rest, and the others have one block
+    clients[1] += count[b] - full - 1;
+    spare = 0;
   }
-  const held = [...clients.keys()].filter((k) => clients.get(k)).sort((x, y) => x - y);
-  return { held, count: held.map((k) => clients.get(k)) };
+  const held = [...clients.keys()].filter((k) => clients[k]);
+  return { held, count: held.map((k) => clients[k]) };
 }
 
 // solvers/two_level.py: Lambda of (g, n2, v2) from prefix sums of the falling budgets; see there for the conditions.

@@ -114,23 +114,32 @@ function hatch(g, left, top, right, bottom, stroke) {
 
 export function drawMatrix(canvas, view, look, hot) {
   const { g, w, h, rect, text, frame } = pen(canvas), { x, wide, gap } = columns(w, view.order.length);
-  const M = view.needs.num_blocks, tall = h / M, most = Math.max(1, ...view.popularity), every = Math.ceil(13 / tall);
+  const M = view.needs.num_blocks, tall = h / M, every = Math.ceil(11.9 / tall);
   const hues = Array.from(view.popularity, (clients) => hueOf(look, clients, view.N)), rowGap = tall > 4 ? 1 : 0;
+  const lit = (n, m) => view.isHot(n) && (hot?.m == null || hot.m === m || view.popularity[m] === view.least_popularity[n]);
+  const runs = Array.from({ length: M }, () => [0, 0, 1]); // of each block: columns that are drawn at once
+  const flush = (m, first, alpha) => {
+    const [start, end, was] = runs[m];
+    g.globalAlpha = was;
+    if (end > start) rect(x(start), m * tall, x(end) - x(start) - gap, tall - rowGap, hues[m]);
+    runs[m] = [first, first + 1, alpha];
+  };
   view.order.forEach((client, i) => {
     const n = view.index[client];
-    if (n < 0) return;
-    for (const m of view.blocks[n]) {
-      g.globalAlpha = faded(hot, view.isHot(n) && (hot?.m == null || hot.m === m || view.popularity[m] === view.least_popularity[n]));
-      rect(x(i), m * tall, wide - gap, tall - rowGap, hues[m]);
+    for (const m of view.blocks[n] ?? []) {
+      const alpha = faded(hot, lit(n, m));
+      if (!gap && runs[m][1] === i && runs[m][2] === alpha) runs[m][1]++;
+      else flush(m, i, alpha);
     }
   });
+  for (let m = 0; m < M; m++) flush(m, 0, 1);
   g.globalAlpha = 1;
   for (let m = 0; m < M; m++) {
     if (m % every === 0 || m === M - 1 && (M - 1) % every > every / 2) {
-      text(`${m + 1}`, LEFT - 6, m * tall + tall / 2 + 4, hot?.m === m ? look.ink : look.soft, "right", hot?.m === m);
-      text(`${view.popularity[m]}`, w - RIGHT + 12 + (30 * view.popularity[m]) / most, m * tall + tall / 2 + 4, look.ink);
+      text(`${m}`, LEFT - 6, m * tall + tall / 2 + 4, hot?.m === m ? look.ink : look.soft, "right", hot?.m === m);
+      text(`${view.popularity[m]}`, w - RIGHT + 12 + (30 * view.popularity[m]) / view.N, m * tall + tall / 2 + 4, look.ink);
     }
-    rect(w - RIGHT + 8, m * tall, (30 * view.popularity[m]) / most, tall - rowGap, hues[m]);
+    rect(w - RIGHT + 8, m * tall, (30 * view.popularity[m]) / view.N, tall - rowGap, hues[m]);
   }
   const outline = (n, m) => frame(x(view.place[n]) - 0.5, m * tall - 0.5, Math.max(2, wide), tall, look.ink);
   if (hot?.n != null && view.least_popularity[hot.n] > 0)
@@ -176,7 +185,10 @@ export function drawSum(canvas, view, look, hot) {
   const { g, w, h, rect, text, frame } = pen(canvas), cells = [];
   if (!Number.isFinite(view.lambda)) return cells;
   const side = Math.sqrt(view.lambda) * view.unit, byArea = new Map();
-  for (const n of view.clients) byArea.set(view.least_popularity[n], [...(byArea.get(view.least_popularity[n]) ?? []), n]);
+  for (const n of view.clients) {
+    const c = view.least_popularity[n];
+    byArea.has(c) ? byArea.get(c).push(n) : byArea.set(c, [n]);
+  }
   let x = 0;
   for (const [least, group] of [...byArea].sort((a, b) => a[0] - b[0])) {
     const area = (view.unit / least) ** 2, lanes = Math.max(1, Math.round((group.length * Math.sqrt(area)) / side));
@@ -223,7 +235,7 @@ export function drawCurve(canvas, view, look) {
     text(`${+at.toPrecision(1)}`, CURVE.left - 6, y(at) + 4, look.ink, "right");
   }
   text("Λ", 4, 12, look.ink, "left", true);
-  for (const tick of ticks(...view.gibEnds, 6)) text(`${tick}`, x(tick), bottom + 16, look.ink, "center");
+  for (const tick of ticks(...view.gibEnds, 8)) text(`${tick}`, x(tick), bottom + 16, look.ink, "center");
   text("GiB that all clients use together", (CURVE.left + w - CURVE.right) / 2, h - 6, look.soft, "center");
   g.save();
   g.beginPath();
@@ -242,8 +254,8 @@ export function drawCurve(canvas, view, look) {
   for (const { points, strong } of view.lines) line(drawn(points), look.ink, strong ? 2.5 : 1.5, strong ? [] : DASH.two);
   g.restore();
   for (const { points, name, strong, above } of view.lines) {
-    const [px, py] = drawn(points)[Math.floor((points.length - 1) * (above ? 0.62 : 0.5))] ?? [0, 0];
-    text(name, px + (above ? 8 : -6), py + (above ? -7 : 16), look.ink, above ? "left" : "right", strong);
+    const [px, py] = drawn(points)[Math.floor((points.length - 1) * (above ? 0.62 : 0.9))] ?? [0, 0];
+    text(name, px + (above ? 8 : -6), py + (above ? -7 : 18), look.ink, above ? "left" : "right", strong);
   }
   for (const { name, points } of view.kept) if (points.length) text(name, x(points.at(-1)[0]) + 5, y(points.at(-1)[1]) + 4, look.ink);
   const all = [x(view.gibEnds[1]), y(1 / view.N)];
@@ -286,7 +298,7 @@ export function drawDoubt(canvas, measured, lambda, look) {
   const ends = [Math.min(...points.map((p) => p.low)), Math.max(...points.map((p) => p.high))], pad = 0.05 * (ends[1] - ends[0]);
   const all = points.map((p) => p.lambda), l0 = Math.log10(Math.min(0.06, ...all)), l1 = Math.log10(Math.max(8, ...all));
   const x = (v) => 32 + ((w - 40) * (Math.log10(v) - l0)) / (l1 - l0), y = (v) => 22 + ((h - 62) * (ends[1] + pad - v)) / (ends[1] - ends[0] + 2 * pad);
-  for (const tick of ticks(ends[0] - pad, ends[1] + pad, 3)) {
+  for (const tick of ticks(ends[0] - pad, ends[1] + pad, 4)) {
     line([[32, y(tick)], [w - 8, y(tick)]], look.grid);
     text(`${tick}`, 28, y(tick) + 4, look.ink, "right");
   }

@@ -262,13 +262,15 @@ class Explore {
       const each = rows[row.className], cells = [...row.querySelectorAll("td")], none = each === null ? "none" : "…";
       row.hidden = row.className === "hand" && !each;
       row.dataset.chosen = row.className === (view.flips.length ? "hand" : this.fields.follow);
-      const values = each?.lambda ? [num(each.lambda) + (each.bound < each.lambda * (1 - 1e-9) && row.className === "exact" ? ` (≥ ${num(each.bound)})` : row.className === "exact" ? ", proven" : ""),
-        once(each.min_popularity), once(each.single), num(each.mean_inverse_popularity), view.gibOf(each.total).toFixed(1)] : [none, "", "", "", ""];
+      if (row.className === "exact" && each) row.querySelector("span").textContent = each.bound < each.lambda * (1 - 1e-9) ? `exact: not below ${num(each.bound)}` : "exact: proven";
+      const values = each?.lambda ? [num(each.lambda), once(each.min_popularity), once(each.single), num(each.mean_inverse_popularity), view.gibOf(each.total).toFixed(1)] : [none, "", "", "", ""];
       cells.forEach((cell, i) => { if (cell.textContent !== values[i]) cell.textContent = values[i]; });
     }
     this.$(".ruler").textContent = `side 1/${N > 300 ? 100 : 10} = ${num(view.unit / (N > 300 ? 100 : 10))} px`;
-    const kinds = [...new Set(view.least_popularity)].sort((a, b) => a - b), count = (c) => view.least_popularity.reduce((sum, own) => sum + (own === c), 0);
-    this.$(".terms").textContent = kinds.length > 3 ? `= ${num(lambda)}` : `${kinds.map((c) => `${once(count(c))} × (1/${c})²`).join(" + ")} = ${num(lambda)}`;
+    const kinds = new Map();
+    for (const c of view.least_popularity) kinds.set(c, (kinds.get(c) ?? 0) + 1);
+    const terms = [...kinds].sort((a, b) => a[0] - b[0]).map(([c, clients]) => `${once(clients)} × (1/${c})²`);
+    this.$(".terms").textContent = `${terms.length > 3 ? "" : terms.join(" + ")} = ${num(lambda)}`;
     const key = `${look.ink}${N}`;
     if (this.$(".legend").dataset.key !== key) {
       this.$(".legend").dataset.key = key;

@@ -6,6 +6,7 @@ import { slots } from "./draw.js";
 import { gib_of } from "./fleet.js";
 
 const GIB = 2 ** 30, DRAWN = ["shape", "clients", "seed", "mix"]; // fields that need the core's random numbers
+const OF_FLEET = [...DRAWN, "model", "batch", "length", "precision", "span", "low", "mid", "high", "large", "cuts", "card", "rows", "bars"];
 export const TWINS = ["balanced", "two-level"];
 export const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 export const pairsOf = (flips) => flips.split("_").filter(Boolean).map((pair) => pair.split(".").map(Number));
@@ -18,7 +19,14 @@ export function needsOf(fields, models) {
 
 // The clients. Until the core has drawn a new fleet, the former one is shown. `index` is a client's place among those
 // with room for a block, or -1; `place` the column of such a client.
+let known = null; // the last fleet: a move of the point leaves it as it is
 export function fleetOf(fields, data) {
+  if (known?.data === data && OF_FLEET.every((name) => known.fields[name] === fields[name])) return { ...known.fleet };
+  known = { data, fields: { ...fields }, fleet: newFleet(fields, data) };
+  return { ...known.fleet };
+}
+
+function newFleet(fields, data) {
   const needs = needsOf(fields, data.choices.models), drawn = DRAWN.every((name) => fields[name] === data.drawn[name]);
   const base = gib_of(drawn ? fields : { ...fields, ...data.drawn }, needs, data.draw), gib = base.slice();
   for (const [n, value] of fields.bars) if (n < gib.length) gib[n] = value;
@@ -80,23 +88,25 @@ export function curvesOf({ budget, needs, least, most, N }, fine) {
   const choice = best_two_level(budget, M, totals, fine);
   return { even: even.map(([total, { lambda }]) => [total, lambda]), bound: totals.map((total) => [total, water_filled_bound(budget, M, total)]),
     two: totals.map((total, i) => [total, Math.min(even[i][1].lambda, choice[i].lambda)]),
-    squares: totals.flatMap((total, i) => [ // how many squares of which side: [[clients, least popularity], ...]
-      [[N - even[i][1].high, even[i][1].low], [even[i][1].high, even[i][1].low + 1]],
-      ...(choice[i].g ? [[[choice[i].n2, choice[i].v2], [N - choice[i].n2, choice[i].v1]]] : [])]) };
+    squares: totals.flatMap((total, i) => [ // how many squares of which side: [clients, least popularity]
+      { even: true, kinds: [[N - even[i][1].high, even[i][1].low], [even[i][1].high, even[i][1].low + 1]] },
+      ...(choice[i].g ? [{ kinds: [[choice[i].n2, choice[i].v2], [N - choice[i].n2, choice[i].v1]] }] : [])]) };
 }
 
-// The side of a slot, and the pixels of a side of 1: the largest that lets every point of both curves fit.
+// The pitch of the slots, and the pixels of a side of 1: the largest with which every point of the even curve fits, and
+// most of the two-level one.
 export function scaleOf(curves, N, box, room) {
-  const slot = clamp(Math.floor(0.92 * Math.sqrt((box.w * box.h) / N)), 4, 48);
-  const spots = Math.floor((box.w + 2) / slot) * Math.floor((box.h + 2) / slot), across = Math.floor((box.w + 2) / slot);
-  const fits = (unit) => curves.squares.every((kinds) => {
+  const slot = clamp(Math.floor(0.92 * Math.sqrt((box.w * box.h) / N)), 4, 50), across = Math.floor((box.w + 2) / slot);
+  const spots = across * Math.floor((box.h + 2) / slot);
+  const fits = (unit) => ({ kinds }) => {
     const sizes = kinds.filter(([clients]) => clients > 0).map(([clients, least]) => [clients, Math.ceil((unit / least + 2) / slot)]);
-    const area = sum(kinds.map(([clients, least]) => (clients ? clients / least ** 2 : 0)));
-    const loss = sizes.some(([, k]) => k > 1) ? 0.8 : 1;
-    return sizes.every(([, k]) => k <= across) && sum(sizes.map(([clients, k]) => clients * k * k)) <= loss * spots && Math.sqrt(area) * unit <= room;
-  });
-  const unit = [64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1.5, 1, 0.5, 0.25].map((times) => slot * times).find(fits) ?? slot / 8;
-  return { slot, unit };
+    const lambda = sum(kinds.map(([clients, least]) => (clients ? clients / least ** 2 : 0)));
+    return Math.sqrt(lambda) * unit <= room && sum(sizes.map(([clients, k]) => clients * k * k * (k > 1 ? 1.1 : 1))) <= spots;
+  };
+  const even = curves.squares.filter((each) => each.even), two = curves.squares.filter((each) => !each.even);
+  const unit = [64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1.5, 1].map((times) => (slot - 2) * times).find((each) =>
+    even.every(fits(each)) && two.filter(fits(each)).length >= 0.8 * two.length);
+  return { slot, unit: unit ?? slot / 2 };
 }
 
 // Sides and places of the squares, in columns' order; on overflow the scale is halved.
