@@ -196,10 +196,10 @@ def test_fifteen_fast_choices_end_where_the_last_one_points(page, served):
 
 def test_a_number_out_of_range_and_a_file_that_is_no_fleet_keep_the_former_fleet(page, served):
     explore(page, served)
-    page.get_by_label("Clients").fill("5000")
+    page.locator("[data-field=clients]").fill("5000")
     page.keyboard.press("Enter")
     expect(page.locator(".warn")).to_contain_text("Clients is 5000; it must be from 1 to 2000. The former value is used.")
-    expect(page.get_by_label("Clients")).to_have_value("50")
+    expect(page.locator("[data-field=clients]")).to_have_value("50")
     page.locator(SHAPE).select_option("list")
     expect(page).to_have_url(re.compile("shape=list"))
     page.locator(".rows").fill("1 x 20, 1.5, 1.9 x 3")
@@ -274,7 +274,7 @@ def test_every_page_shows_its_heading_by_the_navigation_and_keeps_the_scenario(p
         page.locator("[data-testid=stTopNavLink]", has_text=name).click()
         expect(page.locator("h1")).to_have_text(HEADINGS[name])
     expect(page.locator(SHAPE)).to_have_value("bell")
-    expect(page.get_by_label("Clients")).to_have_value("15")
+    expect(page.locator("[data-field=clients]")).to_have_value("15")
     page.get_by_role("link", name="Findings").last.click()
     expect(page.locator("h1")).to_have_text(HEADINGS["Findings"])
 
