@@ -8,7 +8,6 @@ import plotly.graph_objects as go
 from app.parts import fleets, ui
 from app.scenario import Scenario, method_titles, of_link
 from zorba_core.allocation import Allocation, Problem, solve
-from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.front import FLEET_STYLES, METHOD_STYLES, OTHER_LOOK, Stairs, stairs_figure
 from zorba_core.plots.theme import Palette
@@ -63,7 +62,4 @@ def _stairs(study: fleets.Study, method: str, title: str, look: tuple[int, str],
 def _lambda(study: fleets.Study, method: str, total: int) -> float:
     if method == "bound":
         return study.bound(total)
-    M = study.needs.num_blocks
-    if method == "balanced":
-        return float(balanced_metrics(water_filled_budgets(study.budget_N, total)[None], M).bias_lambda_E[0])
-    return solve(Problem(study.budget_N, M, total), method).value
+    return solve(Problem(study.budget_N, study.needs.num_blocks, total), method).value

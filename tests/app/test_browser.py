@@ -198,7 +198,9 @@ def test_a_number_out_of_range_and_a_file_that_is_no_fleet_keep_the_former_fleet
     explore(page, served)
     page.locator("[data-field=clients]").fill("5000")
     page.keyboard.press("Enter")
-    expect(page.locator(".warn")).to_contain_text("Clients is 5000; it must be from 1 to 2000. The former value is used.")
+    expect(page.locator(".warn")).to_contain_text(
+        "Clients is 5000; it must be from 1 to 2000. The former value is used."
+    )
     expect(page.locator("[data-field=clients]")).to_have_value("50")
     page.locator(SHAPE).select_option("list")
     expect(page).to_have_url(re.compile("shape=list"))
