@@ -88,7 +88,7 @@ class Scenario(Checked):
     follow: Annotated[str, OneOf(method_titles)] = "balanced"
     """The method whose matrix is shown."""
     total: int | None = Field(None, ge=1)
-    """Most blocks over all clients; None: near the least possible."""
+    """Most blocks over all clients; None: twice the least possible."""
     spend: float | None = None
     """GiB over all clients, of older links; ``total`` has precedence."""
     flips: str = Field("", max_length=100_000)
@@ -101,6 +101,11 @@ class Scenario(Checked):
     def _check_order(cls, ends: tuple[float, float] | None) -> tuple[float, float] | None:
         if ends is not None and not 0 <= ends[0] <= ends[1] <= 10_000:
             raise ValueError("the first must not be above the second")
+        return ends
+
+    @field_validator("span")
+    @classmethod
+    def _check_span(cls, ends: tuple[float, float] | None) -> tuple[float, float] | None:
         if ends is not None and ends[1] == 0:
             raise ValueError("the second must be above 0")
         return ends

@@ -41,7 +41,7 @@ function newFleet(fields, data) {
 
 // The limit on the total of blocks, as app.parts.fleets.Study.total.
 export function limitOf(fields, { needs, N, budget, least, most }) {
-  let asked = Math.floor((6 * least) / 5);
+  let asked = 2 * least;
   if (fields.total !== null) asked = fields.total;
   else if (fields.spend !== null) asked = Math.floor((fields.spend + 0.005 - N * needs.model_gib) / needs.block_gib + 1e-9);
   else if (Math.min(...budget) === needs.num_blocks) asked = most;

@@ -231,7 +231,7 @@ class Study:
         return self.gib(allocation.total_blocks)
 
     def total(self, scenario: Scenario) -> int:
-        """The limit on the total of blocks: the scenario's, that of an older link's GiB, or one near the least. Where
+        """The limit on the total of blocks: the scenario's, that of an older link's GiB, or twice the least. Where
         every client has room for every block there is nothing to trade, and it is the most."""
         if scenario.total is not None:
             asked = scenario.total
@@ -240,7 +240,7 @@ class Study:
         elif int(self.budget_N.min()) == self.needs.num_blocks:
             asked = self.most
         else:
-            asked = 6 * self.least // 5
+            asked = 2 * self.least
         return min(max(asked, self.least), self.most)
 
     def complaints(self, allocation: Allocation) -> list[str]:

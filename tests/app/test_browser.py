@@ -174,7 +174,7 @@ def test_back_forward_and_reload_show_what_was_there(page, served):
     page.locator(".point").focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-    expect(page).to_have_url(re.compile("total=65"))
+    expect(page).to_have_url(re.compile("total=105"))
     moved = point(page)
     assert moved != first
     for act, there in ((page.go_back, first), (page.go_forward, moved), (page.reload, moved)):
