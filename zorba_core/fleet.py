@@ -150,7 +150,7 @@ class Fleet:
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """Lognormal capacities, truncated to ``span`` (that of :meth:`uniform`): many small clients and a few large ones.
+        """Lognormal capacities, truncated to ``span`` (that of :meth:`uniform`): many small clients, a few large ones.
 
         Args:
             median: position of the untruncated median in the span, in [0, 1].

@@ -7,7 +7,7 @@ import { span_of, usual_rows, usual_sizes } from "./fleet.js";
 import { TWINS, clamp, curvesOf, needsOf, pairsOf, placed, scaleOf, viewOf } from "./view.js";
 
 const OF_MODEL = { span: null, low: null, mid: null, high: null, rows: [], bars: [], total: null, spend: null, flips: "" };
-const RANDOM = ["uniform", "bell", "small", "gpus"], LOST = "The connection to the server is lost. The page goes on; what only the core can answer comes when the server is back.";
+const LOST = "The connection to the server is lost. The page goes on; what only the core can answer comes when the server is back.";
 const once = new Intl.NumberFormat("en").format;
 
 class Explore {
@@ -204,8 +204,7 @@ class Explore {
       if (view.preview) said.push(" The core is solving; until then, the nearest of the two in the browser.");
       else if (follow !== "balanced" || view.flips.length)
         said.push(` Evenly: ${num(even.lambda)}. The rarest block of all: ${even.min_popularity} → ${view.min_popularity} clients; clients with one block: ${even.single} → ${view.single}.`);
-      const exact = view.methods.exact, bound = Math.max(exact?.bound ?? 0, this.curves.bound.findLast(([at]) => at <= view.limit)?.[1] ?? 0);
-      if (exact?.bound && follow !== "exact") said.push(` No allocation of so many blocks is below ${num(bound)}.`);
+      if (follow !== "exact") said.push(` No allocation with so many blocks is below ${num(view.limitBound)}.`);
     }
     this.$(".say").replaceChildren(...said.map((part) => (Array.isArray(part) ? Object.assign(document.createElement(part[0]), { textContent: part[1] }) : part)));
     this.warn(view);
@@ -243,7 +242,6 @@ class Explore {
     const rows = fields.rows.length ? fields.rows : usual_rows(view.needs);
     if (!this.focused(".rows")) this.$(".rows").value = rows.map(([gib, clients]) => (clients === 1 ? `${gib}` : `${gib} x ${clients}`)).join(", ");
     this.$("[data-act=undo]").disabled = !this.past.length;
-    this.$("[data-act=draw]").disabled = !RANDOM.includes(fields.shape);
     this.$("[data-act=keep]").disabled = this.data.kept.length >= 4 || Boolean(view.problem);
     for (const input of this.root.querySelectorAll(".methods input")) input.checked = input.closest("tr").className === fields.follow;
   }

@@ -75,6 +75,7 @@ export function viewOf(fields, data, answers) {
   const core = answers[fields.follow], twin = ["two-level", "exact"].includes(fields.follow) ? view.two : view.even;
   const base = core?.rows ? measured(blocksOf(core.rows, N)) : twin;
   view.preview = !TWINS.includes(fields.follow) && !core?.rows;
+  view.limitBound = Math.max(water_filled_bound(budget, M, view.limit), answers.exact?.bound ?? 0);
   view.methods = { ...answers, balanced: view.even, "two-level": view.two };
   view.bare = base;
   return Object.assign(view, view.flips.length ? measured(flipped(base.blocks, view.flips, M)) : base);

@@ -256,7 +256,7 @@ def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> 
         task = get_task(options["dataset"]) if "dataset" in options else _own_task(options, _tokenizer(model))
         given = {name: value for name, value in options.items() if name in Settings.model_fields}
         settings = suited_settings(task, model, given)
-        expected = expect(task, model, settings, allocation, find_lr=options.get("lr") in (None, "auto"))
+        expected = expect(task, model, settings, allocation)
         return expected.sentence(Path(model).name, task.counted, settings, allocation.num_clients)
     except ZorbaError as error:
         return str(error)
