@@ -7,11 +7,14 @@ from pathlib import Path
 
 from streamlit.web import cli
 
+from zorba_core.cli import sleep_while_waiting
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m app", description="The ZorBA dashboard, on this machine only.")
     parser.add_argument("--port", type=int, default=8501, help="default: 8501")
     port = parser.parse_args().port
+    sleep_while_waiting()
     script = str(Path(__file__).with_name("main.py"))
     cli.main(["run", script, "--server.address", "127.0.0.1", "--server.port", str(port)], prog_name="streamlit")
 

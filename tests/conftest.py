@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,19 @@ def pytest_collection_finish() -> None:
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Returns the lines that the package has logged since the last call."""
+    caplog.set_level(logging.INFO, "zorba_core")
+
+    def lines() -> list[str]:
+        taken = [record.getMessage() for record in caplog.records if record.name.startswith("zorba_core")]
+        caplog.clear()
+        return taken
+
+    return lines
 
 
 @pytest.fixture

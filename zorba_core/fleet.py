@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from zorba_core import show
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.vram import (
     GIB,
@@ -49,6 +50,7 @@ SIZE_COLUMNS: Mapping[str, float] = {  # GiB of one unit of each column
     **dict.fromkeys(("vram_gb", "gb", "memory_gb"), 1e9 / GIB),
     **dict.fromkeys(("vram_mib", "mib", "memory_mib", "memory_total_mib"), 1 / 1024),
 }
+_MOST_BARS = 60  # of the histogram in a notebook
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ MIXES: Mapping[str, Mix] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fleet:
     """N named clients, the VRAM that each may use (psi_max,n) in bytes, and the model and workload of their training.
 
@@ -98,6 +100,20 @@ class Fleet:
             )
         capacity.setflags(write=False)
         object.__setattr__(self, "capacity_N_bytes", capacity)
+
+    def __repr__(self) -> str:
+        N, M, gib_N, whole_N = self.num_clients, self.num_blocks, self.capacity_N_gib, self.affordable_N()
+        small = int((whole_N < 1).sum())
+        return (
+            f"Fleet({self.model.name}: {N} client{'' if N == 1 else 's'}, {gib_N.min():.3g} to {gib_N.max():.3g} GiB, "
+            f"room for {whole_N.clip(0, M).sum()} of {M * N} blocks{f', {small} too small for one' if small else ''})"
+        )
+
+    def _repr_html_(self) -> str:
+        """In a notebook: how many clients have room for 0 to M blocks."""
+        whole_N = self.affordable_N().clip(0, self.num_blocks)
+        count_B, _ = np.histogram(whole_N, min(self.num_blocks + 1, _MOST_BARS), (-0.5, self.num_blocks + 0.5))
+        return show.card(repr(self), show.histogram(count_B, "0", str(self.num_blocks), "blocks that fit on a client"))
 
     @classmethod
     def uniform(

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from notebooks.reproduction.plans import plans
-from notebooks.reproduction.sweep import FOLDER, Plan, missing, read_table, sweep
+from notebooks.reproduction.sweep import FOLDER, Plan, missing, read_table, run_plan
 from zorba_core.cli import run
 from zorba_core.cli.options import JSON_OPTION, add_command, emit
 from zorba_core.errors import InvalidInputError
@@ -59,7 +59,7 @@ def _reproduced(plan: Plan, folder: Path, base: str | None, most: int | None, li
     if listing:
         table = read_table(plan.name, folder, missing_ok=True)
     else:
-        table = sweep(plan, folder=folder, scratch=folder / "work", most=most)
+        table = run_plan(plan, folder=folder, scratch=folder / "work", most=most)
     by_run = table.drop_duplicates("config_sha256")
     return {
         "experiment": plan.name,

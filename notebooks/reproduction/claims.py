@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from notebooks.reproduction import claims_allocation, claims_runs, claims_tables, claims_theory
-from notebooks.reproduction.outcome import CLAIMS, Row, Verdict
+from notebooks.reproduction.outcome import CLAIMS, DecidedClaim, Verdict
 from zorba_core.errors import MissingDataError
 from zorba_core.files import write_json, write_text
 
@@ -28,13 +28,13 @@ PARTS = {  # each part of the page's table, by its title: the module of its clai
 _TABLE_BEGINS = "## All claims"
 
 
-def decide(folder: str | os.PathLike[str] = ".") -> list[Row]:
+def decide(folder: str | os.PathLike[str] = ".") -> list[DecidedClaim]:
     """Decide every claim from mathematics and the tables in ``folder/artifacts``."""
     claims = [claim for module in PARTS.values() for claim in CLAIMS.values() if claim.decide.__module__ == module]
     return [claim.outcome(Path(folder)) for claim in claims]
 
 
-def write_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
+def write_claims(folder: str | os.PathLike[str] = ".") -> list[DecidedClaim]:
     """Decide every claim and write the JSON file and the page's table, both below ``folder``.
 
     Raises:
@@ -51,13 +51,13 @@ def write_claims(folder: str | os.PathLike[str] = ".") -> list[Row]:
     return rows
 
 
-def count(rows: Iterable[Row]) -> dict[str, int]:
+def count(rows: Iterable[DecidedClaim]) -> dict[str, int]:
     """Rows by verdict, in the order of :class:`Verdict`."""
     counted = Counter(row.verdict for row in rows)
     return {str(verdict): counted[verdict] for verdict in Verdict}
 
 
-def page_table(rows: list[Row]) -> str:
+def page_table(rows: list[DecidedClaim]) -> str:
     """The page's tables in Markdown, one for each of :data:`PARTS`."""
     counted = ", ".join(f"{number} {verdict}" for verdict, number in count(rows).items())
     lines = [

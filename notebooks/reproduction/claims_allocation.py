@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from notebooks.reproduction.outcome import Answer, Verdict, claim
+from notebooks.reproduction.outcome import Decision, Verdict, claim
 from notebooks.reproduction.toy import class_lambdas, lettered_classes, single_steps, uneven_pairs
 from zorba_core.allocation import (
     PAPER_SCENARIOS,
@@ -37,7 +37,7 @@ TIMINGS = Path("artifacts/benchmarks/allocation.json")
 
 
 @claim("observation-1", "Observation 1", "More activated blocks generally lower Lambda; all blocks give the lowest.")
-def observation_1() -> Answer:
+def observation_1() -> Decision:
     """By enumeration of all 265 matrices of three blocks and three clients. It concerns Lambda, not training."""
     classes, value = lettered_classes(), class_lambdas()
     means, lowest = [], []
@@ -55,7 +55,7 @@ def observation_1() -> Answer:
 
 
 @claim("observation-2", "Observation 2", "More activated blocks do not always lower Lambda.")
-def observation_2() -> Answer:
+def observation_2() -> Decision:
     """By enumeration of all 265 matrices of three blocks and three clients. It concerns Lambda, not training."""
     signs = [sign for _, _, sign in single_steps()]
     lower, same, higher = (signs.count(sign) for sign in (-1, 0, 1))
@@ -64,7 +64,7 @@ def observation_2() -> Answer:
 
 
 @claim("observation-3", "Observation 3", "One more activated block can raise Lambda.")
-def observation_3() -> Answer:
+def observation_3() -> Decision:
     """Over all 17 classes of three blocks and three clients. The text of the paper does not contain the figure's
     matrices."""
     value, size = class_lambdas(), {letter: each.total_blocks for letter, each in lettered_classes().items()}
@@ -77,7 +77,7 @@ def observation_3() -> Answer:
 
 
 @claim("observation-4", "Observation 4", "At equal totals a more imbalanced allocation can have the lower Lambda.")
-def observation_4() -> Answer:
+def observation_4() -> Decision:
     """Over all 17 classes of three blocks and three clients. Majorisation compares the popularities of the blocks and
     the numbers of blocks of the clients."""
     lower, higher = map(len, uneven_pairs())
@@ -91,7 +91,7 @@ def observation_4() -> Answer:
 @claim(
     "theorem-3", "Theorem 3", "Minimal Lambda means the largest least popularity first, then the fewest clients at it."
 )
-def theorem_3() -> Answer:
+def theorem_3() -> Decision:
     """The exact solver gives the lowest Lambda, enumeration the other value. The best matrix has popularities 5, 2 and
     2."""
     budget_N, M = np.array([3, 2, 1, 1, 1, 1]), 3
@@ -119,7 +119,7 @@ def all_matrices(budget_N: NDArray[np.int64], num_blocks: int) -> list[NDArray[n
     "Theorem 3; Algorithm 2",
     "At the paper's size the method comes close to the lowest Lambda.",
 )
-def theorem_3_full_size(ratio: float = 0.6) -> Answer:
+def theorem_3_full_size(ratio: float = 0.6) -> Decision:
     """Means over five fleets; OPT-125M, SST-2, 50 clients; 1000 vectors on each fleet, one tau for all clients."""
     rows = []
     for seed in range(FLEETS):
@@ -159,7 +159,7 @@ def best_within(seed: int, ratio: float) -> tuple[float, NDArray[np.int64]]:
 
 
 @claim("theorem-4", "Theorem 4", "gamma* is the minimum over sets of blocks.")
-def theorem_4(cases: int = 200) -> Answer:
+def theorem_4(cases: int = 200) -> Decision:
     """The set of all blocks always attains the minimum, so gamma* is floor(sum of budgets / M)."""
     agree = 0
     for M, budget_N in random_budgets(cases, 2):
@@ -189,7 +189,7 @@ def real_budgets() -> NDArray[np.float64]:
 
 
 @claim("theorem-4/fractions", "Theorem 4, eq. (10)", "The formula holds for budgets in fractions of blocks.")
-def theorem_4_fractions() -> Answer:
+def theorem_4_fractions() -> Decision:
     """Example: two clients can each hold 1.5 of three blocks. The formula gives 1, but one block has no client."""
     budget_EN = np.clip(real_budgets(), 1, 12)
     too_high = int((np.floor(budget_EN.sum(axis=1) / 12) > np.floor(budget_EN).sum(axis=1) // 12).sum())
@@ -197,7 +197,7 @@ def theorem_4_fractions() -> Answer:
 
 
 @claim("p2/equality", "IV-B, (P2)", "VRAM equals capacity less reduction.")
-def p2_equality() -> Answer:
+def p2_equality() -> Decision:
     """As an upper limit the constraint can be met, and Algorithm 1 treats it so."""
     budget_EN = real_budgets()
     whole = int((np.abs(budget_EN - np.round(budget_EN)) < 1e-9).all(axis=1).sum())
@@ -205,7 +205,7 @@ def p2_equality() -> Answer:
 
 
 @claim("p1/one-block", "IV-A, (7b); IV-B", "Every reduction vector leaves each client at least one block.")
-def p2_one_block() -> Answer:
+def p2_one_block() -> Decision:
     """A client with less than one block leaves constraint (7b) without a solution. The suite gives such a client one
     block and counts it."""
     short_E = (real_budgets() < 1).sum(axis=1)
@@ -252,7 +252,7 @@ def greedy_cases(cases: int = 500) -> list[tuple[int, int, bool]]:
 
 
 @claim("algorithm-1/gain", "Algorithm 1", "The text and line 5 define the same gain.", fails=Verdict.MISPRINT)
-def algorithm_1_gain() -> Answer:
+def algorithm_1_gain() -> Decision:
     """The text counts only the clients whose least popularity would rise. Line 5 counts every client for which the
     block is one of the bottlenecks. The suite follows line 5."""
     cases = greedy_cases()
@@ -264,7 +264,7 @@ def algorithm_1_gain() -> Answer:
 
 
 @claim("algorithm-1/exit", "Algorithm 1, line 2", "The loop ends by its guard.", fails=Verdict.MISPRINT)
-def algorithm_1_exit() -> Answer:
+def algorithm_1_exit() -> Decision:
     """The guard's sum of lambda* never changes in the loop, so only an empty candidate set can end it."""
     empty = sum(stuck for _, _, stuck in greedy_cases())
     text = f"{empty} of {len(greedy_cases())} random cases reach an empty candidate set, whose argmax is not defined"
@@ -272,7 +272,7 @@ def algorithm_1_exit() -> Answer:
 
 
 @claim("p2/replaced", "IV-B", "P2 does not scale, so it is replaced by two subproblems.")
-def p2_exact(checkout: Path) -> Answer:
+def p2_exact(checkout: Path) -> Decision:
     """On one core. O(2^(MN)) is the cost of enumeration, not of the problem. With 24 blocks the solver can end with a
     gap between value and bound, which it reports."""
     if not (checkout / TIMINGS).is_file():
@@ -293,7 +293,7 @@ def front_curve(fleets: int = FLEETS) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 @claim("fig-4a/trend", "Fig. 4(a); V-B3", "With more activated blocks Lambda generally falls.")
-def front_trend() -> Answer:
+def front_trend() -> Decision:
     """OPT-125M, SST-2, 50 clients; 1000 vectors on each of five fleets, one tau for all clients."""
     ratios, curve = front_curve()
     listed = ", ".join(f"{value:.2f} at {ratio:.2f}" for ratio, value in zip(ratios[::3], curve[::3], strict=True))
@@ -301,7 +301,7 @@ def front_trend() -> Answer:
 
 
 @claim("fig-4a/shape", "Fig. 4(a); V-B3", "Lambda falls slowly at first, sharply in the middle, then flattens.")
-def front_shape() -> Answer:
+def front_shape() -> Decision:
     """The decline in each third of the VRAM ratios from 0.5 to 0.95, on five fleets. Balanced blocks have
     Lambda = N M^2 / T^2, which is steepest at the smallest T."""
     _, curve = front_curve()
@@ -314,7 +314,7 @@ def front_shape() -> Answer:
 
 
 @claim("fig-4a/scenarios", "Fig. 4(a); V-B4", "SC1, SC2 and SC3 are points of the method's Pareto front.")
-def scenarios(fleets: int = 1000) -> Answer:
+def scenarios(fleets: int = 1000) -> Decision:
     """The method gives every block gamma or gamma + 1 clients, with gamma = floor(T / M). SC2 needs more VRAM than SC1
     at the same Lambda, and SC3 has a higher Lambda than SC2 at the same VRAM: neither can lie on a Pareto front."""
     drawn = [Fleet.uniform("opt-125m", N, seed=seed) for seed in range(fleets)]

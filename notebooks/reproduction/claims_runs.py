@@ -17,7 +17,7 @@ import pandas as pd
 
 from notebooks.reproduction import statistics as st
 from notebooks.reproduction.claims_theory import dropped_update, printed_step
-from notebooks.reproduction.outcome import Answer, Verdict, claim
+from notebooks.reproduction.outcome import Decision, Verdict, claim
 from notebooks.reproduction.plans import PILED, PROFILES, plans
 from notebooks.reproduction.sweep import COMMAND, FOLDER, Arm, Cell, late_values, read_table
 from zorba_core.errors import MissingDataError
@@ -130,7 +130,7 @@ def _with_interval(row: Any, form: str) -> str:
 )
 @claim("faster/decomfl-passes", "not in the paper", "Fewer forward passes than DeComFL (Q = 1).", cost="forward_passes")
 @claim("faster/decomfl", "V-B1", "Fewer rounds than DeComFL (Q = 1).")
-def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ahead: bool = True) -> Answer:
+def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ahead: bool = True) -> Decision:
     """ZorBA's cost to reach the plan's target accuracy over the other method's, cell by cell."""
     table = _needed(runs(checkout, "tables", "tables-gpu"), "tables")
     cells = st.cost_ratio(st.rounds_to_target(table, plans()["tables"].target, cost), "zorba", other)
@@ -177,7 +177,7 @@ def _arrival(run: pd.DataFrame, target: float) -> float:
 
 
 @claim("faster/placebo", "not in the paper", "A pooled ratio of speed shows which allocation is faster.")
-def placebo(checkout: Path) -> Answer:
+def placebo(checkout: Path) -> Decision:
     """Two allocations with the same Lambda, V and T, in two earlier studies. So no pooled ratio between 0.75 and 1.33
     in the earlier tables is evidence."""
     cells = placebo_ratios(_needed(runs(checkout, "placebo"), "placebo"))
@@ -202,7 +202,7 @@ def placebo(checkout: Path) -> Answer:
 
 
 @claim("fig-4b/sc1-sc2", "Fig. 4(b); V-B4", "SC1 converges like SC2, with less VRAM.")
-def sc1_like_sc2(checkout: Path) -> Answer:
+def sc1_like_sc2(checkout: Path) -> Decision:
     """Two arms are alike if the 90 % interval of their difference lies within the margin."""
     cells, by_seed, margin = _compared(checkout, "cases", "SC1", "SC2")
     alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
@@ -210,7 +210,7 @@ def sc1_like_sc2(checkout: Path) -> Answer:
 
 
 @claim("fig-4b/sc3", "Fig. 4(b); V-B4", "SC3 needs more rounds than SC2.")
-def sc3_slower(checkout: Path) -> Answer:
+def sc3_slower(checkout: Path) -> Decision:
     """The verdict is "not seen" if the interval excludes a slowdown by the margin."""
     cells, _, margin = _compared(checkout, "cases", "SC3", "SC2")
     slower = (cells["low"] > 0).all() and (cells["value"] > margin).all()
@@ -218,7 +218,7 @@ def sc3_slower(checkout: Path) -> Answer:
 
 
 @claim("observation-1/training", "Observation 1", "Convergence is best when all clients activate all blocks.")
-def all_blocks_best(checkout: Path) -> Answer:
+def all_blocks_best(checkout: Path) -> Decision:
     """Each arm has its own best rate."""
     cells, _, margin = _compared(checkout, "lambda", "all blocks", "balanced")
     verdict = _verdict((cells["high"] < -margin).all(), (cells["low"] > margin).all())
@@ -226,7 +226,7 @@ def all_blocks_best(checkout: Path) -> Answer:
 
 
 @claim("proposition-1/training", "Proposition 1", "Matrices with one multiset of least popularities converge alike.")
-def same_lambda_same_speed(checkout: Path) -> Answer:
+def same_lambda_same_speed(checkout: Path) -> Decision:
     """A single client trains the scarce blocks. Both matrices have Lambda 1.0475; V is 0.92 and 0.13."""
     cells, by_seed, margin = _compared(checkout, "lambda", "eleven scarce", "one scarce")
     alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
@@ -234,14 +234,14 @@ def same_lambda_same_speed(checkout: Path) -> Answer:
 
 
 @claim("proposition-1/position", "Proposition 1", "It does not matter which blocks are trained.")
-def which_blocks(checkout: Path) -> Answer:
+def which_blocks(checkout: Path) -> Decision:
     """In each arm all clients train the same blocks. Lambda, V, E and T are equal."""
     cells, _, margin = _compared(checkout, "blocks", "last", "first")
     return _by_loss(_verdict(False, _apart(cells, margin)), "last blocks minus first", cells, margin)
 
 
 @claim("blocks/covering", "not in the paper", "Covering all blocks beats the same few everywhere.")
-def covering(checkout: Path) -> Answer:
+def covering(checkout: Path) -> Decision:
     """Each client trains four blocks: in one arm they cover all blocks evenly, in the others all clients have the same
     four. T is equal."""
     arms = ("first", "last", "spread")
@@ -260,14 +260,14 @@ def _apart(cells: pd.DataFrame, margin: float) -> bool:
     return bool(((cells["value"].abs() > margin) & ((cells["low"] > 0) | (cells["high"] < 0))).all())
 
 
-def _by_loss(verdict: Verdict, what: str, cells: pd.DataFrame, margin: float) -> Answer:
+def _by_loss(verdict: Verdict, what: str, cells: pd.DataFrame, margin: float) -> Decision:
     text, listed = _listed(cells, "+.4f")
     note = f"Differences of late loss below {margin:.3g} nats are no evidence. {listed}".strip()
     return verdict, f"late loss, {what}: {text}", note
 
 
 @claim("lambda/ranks", "Remark 1", "What controls convergence is Lambda, not the total of blocks.")
-def lambda_ranks(checkout: Path) -> Answer:
+def lambda_ranks(checkout: Path) -> Decision:
     """Spearman's rank correlation of Lambda with late loss over allocations of one total. The interval resamples
     allocations and seeds."""
     texts, notes, verdicts = [], [], []
@@ -305,7 +305,7 @@ def _one_total(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 @claim("lambda/matched", "Remark 1", "Of two allocations with equally popular blocks, the lower Lambda trains faster.")
-def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
+def lower_lambda_at_equal_popularity(checkout: Path) -> Decision:
     """In the matrix of lower Lambda the same few clients train all scarce blocks. Totals, V and popularities are equal;
     coupled noise is higher."""
     table = runs(checkout, "lambda", "lambda-gpu")
@@ -326,7 +326,7 @@ def lower_lambda_at_equal_popularity(checkout: Path) -> Answer:
 
 
 @claim("setting/printed", "II; V-A", "Directions on the unit sphere, mu = 1e-4 and eta = 5e-5 train the model.")
-def printed_setting(checkout: Path) -> Answer:
+def printed_setting(checkout: Path) -> Decision:
     """Counting decides; runs only illustrate. d is 125 million and a typical weight 0.02. Directions of norm sqrt(d)
     make the step d times larger."""
     table = runs(checkout, "setting", "setting-gpu")
@@ -345,7 +345,7 @@ def _moved(base: str, task: str, part: pd.DataFrame) -> str:
 
 
 @claim("blocks/inactive", "II, block activation", "A client's model is a_mn w_m: inactive blocks are zero.")
-def frozen_or_dropped(checkout: Path) -> Answer:
+def frozen_or_dropped(checkout: Path) -> Decision:
     """Mathematics decides; runs only illustrate. Section II multiplies inactive blocks by 0 (dropped). The proofs
     evaluate the gradient at the full model (frozen), so the theory covers frozen blocks only."""
     texts = [

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from notebooks.reproduction import theory
-from notebooks.reproduction.outcome import Answer, Verdict, claim
+from notebooks.reproduction.outcome import Decision, Verdict, claim
 from notebooks.reproduction.toy import counter_example, lettered_classes
 from zorba_core.allocation import Problem, solve
 from zorba_core.allocation.measures import Allocation, bias_lambda
@@ -17,7 +17,7 @@ PAPER_LR, PAPER_MU, PAPER_ROUNDS, PAPER_D = 5e-5, 1e-4, 500, 125e6
 _WEIGHT = 0.02  # a typical weight of a language model
 
 
-def printed_step() -> Answer:
+def printed_step() -> Decision:
     """Compare the step eta <g, v> v_i of one weight with half of float32's spacing at a typical weight. For |v| = |g| =
     1 both factors are about 1 / sqrt(d)."""
     step = PAPER_LR / PAPER_D
@@ -28,7 +28,7 @@ def printed_step() -> Answer:
     )
 
 
-def dropped_update() -> Answer:
+def dropped_update() -> Decision:
     """The update at the optimum of a quadratic with coupled blocks. 20 clients train half of the 12 blocks each."""
     frozen, dropped = theory.dropped_at_optimum(12, 20)
     return dropped < 1e-9, (
@@ -38,7 +38,7 @@ def dropped_update() -> Answer:
 
 
 @claim("eq-2/average", "II, eq. (2)", "The update needs one average for each direction.", fails=Verdict.MISPRINT)
-def one_average() -> Answer:
+def one_average() -> Decision:
     """The symbol has no index m, but the weights a/c of its right side differ between blocks. The update needs an
     average for each block. 50 clients train 4 blocks each."""
     A_MN = np.asarray(solve(Problem(np.full(50, 4), 12)).allocation.A_MN)
@@ -47,7 +47,7 @@ def one_average() -> Answer:
 
 
 @claim("seeds/leakage", "I; II", "Exchanging seeds and scalars prevents gradient leakage.")
-def leakage(trials: int = 200, candidates: int = 20, directions: int = 10) -> Answer:
+def leakage(trials: int = 200, candidates: int = 20, directions: int = 10) -> Decision:
     """The observer has the model and the seeds, as the server does; the model is logistic, of 50 words. Larger batches
     hide more. Shared seeds alone prevent nothing."""
     rng = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def leakage(trials: int = 200, candidates: int = 20, directions: int = 10) -> An
 
 
 @claim("lemma-1", "Lemma 1", "The estimate is within mu L (d + 3)^1.5 / 2 of the gradient.")
-def lemma_1(d: int = 40) -> Answer:
+def lemma_1(d: int = 40) -> Decision:
     """With unit vectors the estimate tends to gradient / d. Exact, on a quadratic with d = 40, L = 1, mu = 1e-4."""
     gradient_D = np.random.default_rng(0).normal(size=d)
     size, bound = float(np.linalg.norm(gradient_D)), 0.5 * PAPER_MU * (d + 3) ** 1.5
@@ -85,7 +85,7 @@ def lemma_1(d: int = 40) -> Answer:
 
 
 @claim("lemma-2", "Lemma 2", "The estimate's mean square is (d + Q - 1)/Q times the gradient's.")
-def lemma_2(d: int = 40, directions: int = 5) -> Answer:
+def lemma_2(d: int = 40, directions: int = 5) -> Decision:
     """The mean squared norm of the estimate over that of the gradient; exact, for d = 40 and Q = 5."""
     gradient_D = np.ones(d) / math.sqrt(d)
     stated = (d + directions - 1) / directions
@@ -95,7 +95,7 @@ def lemma_2(d: int = 40, directions: int = 5) -> Answer:
 
 
 @claim("lemma-3", "Lemma 3", "The outer product of a round's step has a factor N and no Q.")
-def lemma_3(d: int = 5, num_clients: int = 4) -> Answer:
+def lemma_3(d: int = 5, num_clients: int = 4) -> Decision:
     """The printed trace is too large by N and does not depend on Q. Exact, for 4 identical clients that activate all
     blocks: d = 5, |gradient| = eta = 1, no mini-batch noise, norm sqrt(d)."""
     gradient_D = np.ones(d) / math.sqrt(d)
@@ -108,7 +108,7 @@ def lemma_3(d: int = 5, num_clients: int = 4) -> Answer:
 
 
 @claim("lemma-4", "Lemma 4", "The bias term of the bound rises with Lambda.")
-def lemma_4(d: int = 1_000_000) -> Answer:
+def lemma_4(d: int = 1_000_000) -> Decision:
     """This is a statement about the bound, not about training."""
     lr = theory.largest_lr_theorem_2(50, d, 1.0, 20.0, stated=True)
     bound = theory.theorem_2(theory.Constants(lr, 50, d, 1.0, PAPER_MU, 1.0, 1.0, effective_rank=20.0))
@@ -117,7 +117,7 @@ def lemma_4(d: int = 1_000_000) -> Answer:
 
 
 @claim("lemma-5", "Lemma 5", "If the least popularities of A are majorised by those of A', Lambda(A) < Lambda(A').")
-def lemma_5() -> Answer:
+def lemma_5() -> Decision:
     """Majorisation needs equal sums, which allocations seldom have, so Theorem 3 does not follow. Checked on all
     vectors of five least popularities from 1 to 6."""
     vectors = [np.array(v[::-1]) for v in itertools.combinations_with_replacement(range(1, 7), 5)]
@@ -137,7 +137,7 @@ def lemma_5() -> Answer:
 
 
 @claim("theorem-1/rate", "Theorem 1", "eta <= 1/(2LdN^2) is small enough, with the variance factor (d + Q - 1)/Q.")
-def theorem_1_rate(d: int = 1000, num_clients: int = 50) -> Answer:
+def theorem_1_rate(d: int = 1000, num_clients: int = 50) -> Decision:
     """The variance factor is d in the proof and (d + Q - 1)/Q in the statement. From Q = 2 the stated rate suits the
     stated factor. d = 1000, N = 50, L = 1."""
     stated, proven = (theory.largest_lr_theorem_1(num_clients, d, 1.0, stated=which) for which in (True, False))
@@ -152,7 +152,7 @@ def theorem_1_rate(d: int = 1000, num_clients: int = 50) -> Answer:
 @claim(
     "theorem-1/gap", "Theorem 1, eq. (3)", "The first term, with a sum over t, falls with T.", fails=Verdict.MISPRINT
 )
-def theorem_1_gap() -> Answer:
+def theorem_1_gap() -> Decision:
     """The statement keeps a sum that telescopes in the proof. The proof's gap / (Omega T) does fall with T."""
     first, last = (sum(1.0 for _ in range(rounds)) / rounds for rounds in (1, 1000))
     text = f"(1/T) sum_t (f(w1) - f(w*)) is {first:g} times the gap at T = 1 and {last:g} times at T = 1000"
@@ -161,7 +161,7 @@ def theorem_1_gap() -> Answer:
 
 @claim("theorem-2/bound", "Theorem 2", "The average squared gradient stays below the bound.", theorem=2)
 @claim("theorem-1/bound", "Theorem 1, proof", "The average squared gradient stays below the bound.", theorem=1)
-def average_gradient(theorem: int, rounds: int = 400, directions: int = 5) -> Answer:
+def average_gradient(theorem: int, rounds: int = 400, directions: int = 5) -> Decision:
     """The bound holds, but a run that never moves satisfies it too. 20 runs of 400 rounds on a quadratic with known
     constants: 24 parameters in 4 blocks, 6 clients, norm sqrt(d), half of the proof's largest rate."""
     rng = np.random.default_rng(0)
@@ -186,7 +186,7 @@ def average_gradient(theorem: int, rounds: int = 400, directions: int = 5) -> An
 
 
 @claim("theorem-2/dimension", "Theorem 2", "The bound does not depend on d.")
-def theorem_2_dimension() -> Answer:
+def theorem_2_dimension() -> Decision:
     """The learning rate hardly depends on d, but the bound does. Computed at the paper's d and mu."""
     term, least = 0.25 * PAPER_MU**2 * (PAPER_D + 3) ** 3, math.sqrt(4 / (PAPER_D + 3) ** 3)
     text = f"the bias term keeps mu^2 L^2 (d + 3)^3 / 4 = {term:.1e} L^2; it is below L^2 only for mu < {least:.0e}"
@@ -197,7 +197,7 @@ def theorem_2_dimension() -> Answer:
 
 
 @claim("lambda/bias", "Theorem 1, proof, T3", "Clients whose data differ bias the update by N Lambda sigma_G^2.")
-def bias_at_full_activation(num_blocks: int = 3, num_clients: int = 6) -> Answer:
+def bias_at_full_activation(num_blocks: int = 3, num_clients: int = 6) -> Decision:
     """The term comes only from Jensen's inequality, step (b) of T3. 6 clients with random gradients."""
     gradient_NMK = np.random.default_rng(0).normal(size=(num_clients, num_blocks, 4))
     terms = theory.bias_terms(np.ones((num_blocks, num_clients), bool), gradient_NMK)
@@ -209,7 +209,7 @@ def bias_at_full_activation(num_blocks: int = 3, num_clients: int = 6) -> Answer
 
 
 @claim("lambda/identity", "Lemma 4; Remark 1", "To reduce the bias is to minimise Lambda, whatever the constants are.")
-def bias_identity() -> Answer:
+def bias_identity() -> Decision:
     """If the clients' gradients differ independently, the bias before Jensen's step is sum (w_mn - 1/N)^2 =
     M (V - 1/N), with V the mean of 1/c_m. It does not rank allocations as Lambda does."""
     matrices = [each.representative for each in lettered_classes().values()]
@@ -224,7 +224,7 @@ def bias_identity() -> Answer:
 
 
 @claim("proposition-1/lambda", "Proposition 1", "Lambda depends on the multiset of least popularities alone.")
-def proposition_1() -> Answer:
+def proposition_1() -> Decision:
     """This follows from the definition."""
     rng = np.random.default_rng(0)
     A_MN = rng.random((12, 20)) < 0.4
@@ -239,7 +239,7 @@ def proposition_1() -> Answer:
     "IV; Table I; Fig. 1, 3, 4",
     "P1 is NP-hard; costs in O(.); 24 round counts of OPT-125M and OPT-1.3B; numbers in figures.",
 )
-def not_testable() -> Answer:
+def not_testable() -> Decision:
     """The paper states NP-hardness without a proof or a citation. A few sizes decide no O(.). Round counts need OPT's
     weights and the authors' splits, prompts and seeds. The text does not contain the figures' numbers."""
     return Verdict.UNDECIDED, "not tested"

@@ -31,7 +31,7 @@ _HALF_DIGIT = 0.005  # of a cell in GiB
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """One row of Tables I and II; ``rounds``, ``gib`` and ``sent`` are by method. The paper does not print L: these
     lengths reproduce the baselines' VRAM. ``total_blocks`` is computed from ZorBA's VRAM cell."""
 
@@ -69,13 +69,13 @@ class Row:
         return (value - half) / self.client_rounds(method), (value + half) / self.client_rounds(method)
 
 
-def _row(preset: str, dataset: str, seq_len: int, blocks: int, rounds: tuple, gib: tuple, sent: str) -> Row:
+def _row(preset: str, dataset: str, seq_len: int, blocks: int, rounds: tuple, gib: tuple, sent: str) -> PaperRow:
     columns = (rounds, gib, sent.split())
-    return Row(preset, dataset, seq_len, blocks, *(dict(zip(METHODS, each, strict=True)) for each in columns))
+    return PaperRow(preset, dataset, seq_len, blocks, *(dict(zip(METHODS, each, strict=True)) for each in columns))
 
 
 _S, _L = "opt-125m", "opt-1.3b"
-TABLE: tuple[Row, ...] = (  # columns ZorBA, FedIT, FedZO, DeComFL
+TABLE: tuple[PaperRow, ...] = (  # columns ZorBA, FedIT, FedZO, DeComFL
     _row(_S, "AG-News", 128, 200, (138, 49, 155, 181), (47.31, 118.67, 95.37, 95.37), "1.24e5 6.13e11 1.94e12 1.36e5"),
     _row(_S, "SST-2", 128, 300, (167, 70, 161, 205), (59.32, 118.67, 95.37, 95.37), "1.67e5 8.75e11 2.01e12 1.54e5"),
     _row(_S, "SNLI", 256, 450, (231, 112, 255, 246), (131.39, 190.74, 167.44, 167.44), "2.43e5 1.40e12 3.19e12 1.85e5"),
@@ -100,13 +100,13 @@ TABLE: tuple[Row, ...] = (  # columns ZorBA, FedIT, FedZO, DeComFL
 # --- VRAM ------------------------------------------------------------------------------------------------
 
 
-def cell_gib(row: Row, method: str) -> float:
+def cell_gib(row: PaperRow, method: str) -> float:
     """One VRAM cell of Table II by the paper's own model."""
     blocks = row.total_blocks if method == "zorba" else None
     return method_facts(method).total_bytes(row.model, row.workload, NUM_CLIENTS, blocks) / GIB
 
 
-def acceptance_share(row: Row) -> float:
+def acceptance_share(row: PaperRow) -> float:
     """The share of arbitrary numbers that lie within the tolerance of a whole number of activated blocks. Two such
     numbers are one block apart."""
     return min(1.0, 2 * TOLERANCE_GIB * GIB / psi_block_bytes(row.model, row.workload))
@@ -139,7 +139,7 @@ def forward_peak_bytes(model: ModelSpec, workload: Workload) -> float:
 # --- communication ---------------------------------------------------------------------------------------
 
 
-def sent_by_text(row: Row, method: str) -> float:
+def sent_by_text(row: PaperRow, method: str) -> float:
     """Numbers sent in all the row's rounds, by the paper's text and its directions a round. The P seeds are left out,
     in the paper's favour."""
     facts = method_facts(method)
@@ -224,7 +224,7 @@ def matching(method: str, *, free_averages: bool = False) -> tuple[Convention, .
     return tuple(matches)
 
 
-def _case(row: Row, method: str, Q: int) -> _Case:
+def _case(row: PaperRow, method: str, Q: int) -> _Case:
     M = row.model.num_blocks
     k = row.total_blocks / NUM_CLIENTS if method == "zorba" else M
     return _Case(Q, M, row.rounds[method], k)

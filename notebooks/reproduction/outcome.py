@@ -4,7 +4,7 @@ The function returns whether its claim holds, and one sentence with the numbers.
 how the numbers were computed. A parameter ``checkout`` gets the folder that holds ``artifacts``::
 
     @claim("lemma-4", "Lemma 4", "The bias term of the bound rises with Lambda.")
-    def lemma_4() -> Answer:
+    def lemma_4() -> Decision:
         '''A statement about the bound, not about training.'''
         return rises, "rises over all of [1/N, N]"
 """
@@ -46,11 +46,11 @@ _SYMBOLS = {
 }
 
 # (holds, measured) or (holds, measured, more for the note)
-Answer = tuple[bool | Verdict, str] | tuple[bool | Verdict, str, str]
+Decision = tuple[bool | Verdict, str] | tuple[bool | Verdict, str, str]
 
 
 @dataclass(frozen=True)
-class Row:
+class DecidedClaim:
     """A claim with its decision, as in ``artifacts/claims.json``, with the paper's letters."""
 
     id: str
@@ -71,10 +71,10 @@ class Claim:
     says: str
     holds: Verdict
     fails: Verdict
-    decide: Callable[..., Answer]
+    decide: Callable[..., Decision]
     arguments: Mapping[str, Any]
 
-    def outcome(self, checkout: Path) -> Row:
+    def outcome(self, checkout: Path) -> DecidedClaim:
         """Decide the claim. If its table is missing: undecided, and the note is the command that makes the table."""
         by = f"{self.decide.__module__}.{self.decide.__name__}"
         takes_folder = "checkout" in inspect.signature(self.decide).parameters
@@ -83,13 +83,13 @@ class Claim:
             verdict, measured, *added = self.decide(**folder, **self.arguments)
         except MissingDataError as error:
             verdict, measured, note = Verdict.UNDECIDED, "not run", str(error)
-            return Row(self.id, self.where, with_symbols(self.says), measured, str(verdict), note, by)
+            return DecidedClaim(self.id, self.where, with_symbols(self.says), measured, str(verdict), note, by)
         if not isinstance(verdict, Verdict):
             verdict = self.holds if verdict else self.fails
         note = " ".join((inspect.getdoc(self.decide) or "").split())
         note = " ".join(filter(None, [note, *added]))
         says, measured, note = map(with_symbols, (self.says, measured, note))
-        return Row(self.id, self.where, says, measured, str(verdict), note, by)
+        return DecidedClaim(self.id, self.where, says, measured, str(verdict), note, by)
 
 
 def with_symbols(text: str) -> str:
@@ -108,7 +108,7 @@ def claim(
     holds: Verdict = Verdict.REPRODUCED,
     fails: Verdict = Verdict.CONTRADICTED,
     **arguments: Any,
-) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+) -> Callable[[Callable[..., Decision]], Callable[..., Decision]]:
     """Register the decorated function for a claim. A function can decide several claims.
 
     Args:
@@ -116,7 +116,7 @@ def claim(
         arguments: the function's arguments for this claim.
     """
 
-    def register(decide: Callable[..., Answer]) -> Callable[..., Answer]:
+    def register(decide: Callable[..., Decision]) -> Callable[..., Decision]:
         CLAIMS[name] = Claim(name, where, says, holds, fails, decide, arguments)
         return decide
 

@@ -112,7 +112,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Request:
+class PlannedRun:
     """One run: ``config`` decides its bits, the other fields label its rows."""
 
     experiment: str
@@ -130,7 +130,7 @@ class Request:
         return f"{self.experiment} {at['base']} {at['task']} {self.arm.name} {self.role} seed {seed} lr {lr:.3g}"
 
 
-def sweep(
+def run_plan(
     plan: Plan,
     *,
     folder: str | os.PathLike[str] = FOLDER,
@@ -149,24 +149,24 @@ def sweep(
         made = 0
         while (todo := missing(plan, table)) and (most is None or made < most):
             notice(f"{plan.name}: at least {len(todo)} runs are missing; next: {todo[0]}")
-            rows = run_request(todo[0], Path(scratch))
+            rows = run_one(todo[0], Path(scratch))
             table = pd.concat([table, rows], ignore_index=True) if len(table) else rows
             write_table(table, plan.name, folder)
             made += 1
     return table
 
 
-def missing(plan: Plan, table: pd.DataFrame) -> list[Request]:
+def missing(plan: Plan, table: pd.DataFrame) -> list[PlannedRun]:
     """Planned runs that are not in the table yet, in order. An arm's measured runs are included once its trials have
     decided its rate."""
     done = set(table["config_sha256"])
-    unique: dict[str, Request] = {}
-    for one in requests(plan, table):
+    unique: dict[str, PlannedRun] = {}
+    for one in planned_runs(plan, table):
         unique.setdefault(one.sha256, one)  # a placebo can draw its arm's matrix: then the arm's run counts for both
     return [one for sha256, one in unique.items() if sha256 not in done]
 
 
-def requests(plan: Plan, table: pd.DataFrame) -> Iterator[Request]:
+def planned_runs(plan: Plan, table: pd.DataFrame) -> Iterator[PlannedRun]:
     """Every run of the plan so far: for each cell the trials, then the arms, seed by seed."""
     for cell in plan.cells:
         rates = {
@@ -174,15 +174,15 @@ def requests(plan: Plan, table: pd.DataFrame) -> Iterator[Request]:
         }
         for seed in cell.trial_seeds:
             for arm in cell.arms:
-                yield from (request(plan, cell, arm, "trial", seed, lr) for lr in rates[arm.name])
+                yield from (planned_run(plan, cell, arm, "trial", seed, lr) for lr in rates[arm.name])
         for seed in cell.seeds:
             for arm in cell.arms:
                 lr = best_rate(plan, cell, arm, table)
                 if lr is not None:
-                    yield request(plan, cell, arm, "measure", seed, lr)
+                    yield planned_run(plan, cell, arm, "measure", seed, lr)
 
 
-def request(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float) -> Request:
+def planned_run(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float) -> PlannedRun:
     """The run of an arm with this seed and rate."""
     settings = {**cell.settings, **arm.settings, "seed": seed, "lr": lr}
     if role == "trial":
@@ -191,7 +191,7 @@ def request(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float) -
     config |= {"prompt": cell.prompt, "label_words": list(cell.label_words), "settings": dict(sorted(settings.items()))}
     if arm.matrix is not None:
         config["blocks_per_client"] = arm.matrix(seed).blocks_per_client
-    return Request(plan.name, arm, role, config)
+    return PlannedRun(plan.name, arm, role, config)
 
 
 def rates_tried(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> list[float]:
@@ -215,7 +215,7 @@ def trial_losses(plan: Plan, cell: Cell, arm: Arm, grid: Iterable[float], table:
     """Mean late loss over the trial seeds, for each rate whose trials have all ended; infinite if one diverged."""
     losses = {}
     for lr in grid:
-        wanted = [request(plan, cell, arm, "trial", seed, lr).sha256 for seed in cell.trial_seeds]
+        wanted = [planned_run(plan, cell, arm, "trial", seed, lr).sha256 for seed in cell.trial_seeds]
         rows = table[table["config_sha256"].isin(wanted)]
         if rows["config_sha256"].nunique() == len(wanted):
             late = late_values(rows)
@@ -247,7 +247,7 @@ def _rounded(lr: float) -> float:
     return float(f"{lr:.3g}")
 
 
-def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
+def run_one(planned: PlannedRun, scratch: Path) -> pd.DataFrame:
     """The table's rows of one run, which is started, resumed, or only read if it has ended.
 
     Raises:
@@ -259,12 +259,12 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
     from zorba_core.runs.terminal import Interrupt
 
     transformers_logging.disable_progress_bar()
-    folder, interrupt, status = scratch / asked.sha256[:20], Interrupt(), "finished"
+    folder, interrupt, status = scratch / planned.sha256[:20], Interrupt(), "finished"
     try:
         with interrupt.listening():
             run = _existing_run(folder)
             if run is None:
-                run = make_run(asked.config, folder, callbacks=[interrupt])
+                run = make_run(planned.config, folder, callbacks=[interrupt])
             elif not run.finished and not (folder / "diverged.json").is_file():
                 run = run.resume(callbacks=[interrupt])
     except (KeyboardInterrupt, RunError) as error:
@@ -274,7 +274,7 @@ def run_request(asked: Request, scratch: Path) -> pd.DataFrame:
         run = _existing_run(folder)
     if (folder / "diverged.json").is_file():
         status = "diverged"
-    return rows_of(asked, run, status)
+    return rows_of(planned, run, status)
 
 
 def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callbacks: Iterable[Any] = ()) -> Any:
@@ -327,12 +327,12 @@ def _existing_run(folder: Path) -> Any:
     return None
 
 
-def rows_of(asked: Request, run: Any, status: str) -> pd.DataFrame:
+def rows_of(planned: PlannedRun, run: Any, status: str) -> pd.DataFrame:
     """The table's rows of a run that has ended."""
     from zorba_core.runs.load import read_spec
     from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes
 
-    config, settings, allocation = asked.config, run.settings, run.allocation
+    config, settings, allocation = planned.config, run.settings, run.allocation
     facts, spec = method_facts(settings.method), read_spec(config["base"])
     workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
     psi_N = psi_client_bytes(spec, workload, allocation.blocks_held_N)
@@ -340,17 +340,17 @@ def rows_of(asked: Request, run: Any, status: str) -> pd.DataFrame:
         psi_N = psi_N + psi_model_bytes(spec, workload)  # the gradients
     environment, N = run.environment, config["num_clients"]
     labels = {
-        "experiment": asked.experiment,
-        "arm": asked.arm.name,
-        "placebo_of": asked.arm.placebo_of,
-        "role": asked.role,
+        "experiment": planned.experiment,
+        "arm": planned.arm.name,
+        "placebo_of": planned.arm.placebo_of,
+        "role": planned.role,
         **{name: config[name] for name in ("base", "task", "num_clients", "alpha")},
         **{name: getattr(settings, name) for name in ("seed", "lr", "rounds")},
         "psi_gib": float(psi_N.sum()) / GIB,
         **{column: float(getattr(allocation, name)) for column, name in MEASURES.items()},
         **_measured_before(environment),
         "status": status,
-        "config_sha256": asked.sha256,
+        "config_sha256": planned.sha256,
         "config": to_json(config),
         "commit": f"{environment['git_commit']}{'+' if environment['git_dirty'] else ''}",
     }

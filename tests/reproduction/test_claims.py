@@ -15,7 +15,7 @@ import pytest
 from notebooks.reproduction import claims_allocation, claims_runs
 from notebooks.reproduction.__main__ import build_app
 from notebooks.reproduction.claims import FILE, PAGE, PARTS, count, page_table
-from notebooks.reproduction.outcome import CLAIMS, Row, Verdict
+from notebooks.reproduction.outcome import CLAIMS, DecidedClaim, Verdict
 from notebooks.reproduction.plans import plans
 from notebooks.reproduction.sweep import COLUMNS, read_table, write_table
 from zorba_core.allocation import Problem, solve, sweep
@@ -27,7 +27,7 @@ from zorba_core.fleet import Fleet
 
 
 def read_rows(checkout):
-    return [Row(**row) for row in read_json(checkout / FILE)]
+    return [DecidedClaim(**row) for row in read_json(checkout / FILE)]
 
 
 @pytest.fixture(scope="module")

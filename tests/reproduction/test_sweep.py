@@ -18,10 +18,10 @@ from notebooks.reproduction.sweep import (
     best_rate,
     make_run,
     missing,
+    planned_run,
     rates_tried,
     read_table,
-    request,
-    sweep,
+    run_plan,
     write_table,
 )
 from zorba_core.allocation import Allocation
@@ -46,7 +46,7 @@ def plan_of(base, **changes) -> Plan:
 def done(rows_divided_once, tiny_opt_folder, tmp_path_factory):
     """(plan, folder, table) of an experiment that has been run."""
     plan, folder = plan_of(tiny_opt_folder), tmp_path_factory.mktemp("experiments")
-    return plan, folder, sweep(plan, folder=folder, scratch=folder / "work", notice=lambda line: None)
+    return plan, folder, run_plan(plan, folder=folder, scratch=folder / "work", notice=lambda line: None)
 
 
 def test_a_row_for_each_evaluation_says_what_the_run_was_and_what_it_cost(done):
@@ -64,7 +64,7 @@ def test_a_row_for_each_evaluation_says_what_the_run_was_and_what_it_cost(done):
 
 def test_finished_runs_are_skipped_also_without_their_folders(done, tmp_path):
     plan, folder, table = done
-    again = sweep(plan, folder=folder, scratch=tmp_path, notice=pytest.fail)
+    again = run_plan(plan, folder=folder, scratch=tmp_path, notice=pytest.fail)
     pd.testing.assert_frame_equal(again, table)
 
 
@@ -88,21 +88,21 @@ class CtrlCInRound3(Callback):
 def test_an_interrupted_run_resumes_to_the_bits_of_an_undisturbed_one(tiny_opt_folder, tmp_path, monkeypatch, prompt):
     plan = plan_of(tiny_opt_folder, seeds=(0,), prompt=prompt)
     quiet = {"notice": lambda line: None, "most": 1}
-    whole = sweep(plan, folder=tmp_path / "a", scratch=tmp_path / "a/work", **quiet)
+    whole = run_plan(plan, folder=tmp_path / "a", scratch=tmp_path / "a/work", **quiet)
     make = sweeping.make_run
     stop = lambda config, folder, callbacks: make(config, folder, [CtrlCInRound3(callbacks[0]), *callbacks])  # noqa: E731
     with monkeypatch.context() as patch:
         patch.setattr(sweeping, "make_run", stop)
         with pytest.raises(RunError, match="stopped; finished runs are kept"):
-            sweep(plan, folder=tmp_path / "b", scratch=tmp_path / "b/work", **quiet)
+            run_plan(plan, folder=tmp_path / "b", scratch=tmp_path / "b/work", **quiet)
     monkeypatch.setattr(sweeping, "make_run", pytest.fail)  # resumed, not begun again
-    resumed = sweep(plan, folder=tmp_path / "b", scratch=tmp_path / "b/work", **quiet)
+    resumed = run_plan(plan, folder=tmp_path / "b", scratch=tmp_path / "b/work", **quiet)
     pd.testing.assert_frame_equal(resumed.drop(columns="seconds"), whole.drop(columns="seconds"))
 
 
 def test_a_run_that_diverges_is_a_result(tiny_opt_folder, tmp_path):
     plan = plan_of(tiny_opt_folder, arms=(Arm("wild", lambda seed: HALF, lr=1e30),), seeds=(0,))
-    table = sweep(plan, folder=tmp_path, scratch=tmp_path / "work", notice=lambda line: None)
+    table = run_plan(plan, folder=tmp_path, scratch=tmp_path / "work", notice=lambda line: None)
     assert set(table["status"]) == {"diverged"}
     assert missing(plan, table) == []
 
@@ -112,7 +112,7 @@ def trials(plan: Plan, loss_by_lr: dict[float, float], status: str = "finished")
     cell, rows = plan.cells[0], []
     for seed in cell.trial_seeds:
         for lr, loss in loss_by_lr.items():
-            sha256 = request(plan, cell, cell.arms[0], "trial", seed, lr).sha256
+            sha256 = planned_run(plan, cell, cell.arms[0], "trial", seed, lr).sha256
             row = {"config_sha256": sha256, "round": 4, "rounds": 4, "loss": loss, "status": status}
             rows.append({name: row.get(name, "" if kind == "string" else 0) for name, kind in COLUMNS.items()})
     return pd.DataFrame(rows).astype(dict(COLUMNS))
@@ -150,7 +150,7 @@ def test_measured_runs_wait_for_the_trials_of_their_arm(tiny_opt_folder):
 def test_two_sweeps_of_one_folder_do_not_mix(done, tmp_path):
     plan = done[0]
     with sweeping._alone(tmp_path), pytest.raises(RunError, match="another process runs experiments in"):
-        sweep(plan, folder=tmp_path, scratch=tmp_path)
+        run_plan(plan, folder=tmp_path, scratch=tmp_path)
 
 
 def test_a_table_that_is_missing_or_damaged_is_said_in_one_line(tmp_path):

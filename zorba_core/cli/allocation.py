@@ -66,7 +66,7 @@ class FleetOptions(Checked):
 
 
 class SolveOptions(Checked):
-    """Options of :func:`zorba_core.allocation.solve`, which checks them together."""
+    """Options of :func:`zorba_core.allocation.solution`, which checks them together."""
 
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
     """{choices}"""

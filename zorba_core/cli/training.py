@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, note, options_of
+from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, options_of
 from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import NATURAL, division_of, named_clients
@@ -88,7 +88,6 @@ def train(
     spec, chosen_task, settings = _suited(task, settings)
     chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
     run = supervised(
-        settings.rounds,
         lambda callbacks: fine_tune(
             chosen if method_facts(settings.method).allocates else None,
             num_clients=chosen.num_clients,
@@ -99,10 +98,8 @@ def train(
             division=task.division,
             callbacks=callbacks,
             origin=origin,
-            notice=note,
             **dict(folder),
         ),
-        chosen_task.counted,
     )
     emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
 
@@ -120,24 +117,19 @@ def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, 
     return spec, chosen, suited_settings(chosen, task.model, given)
 
 
-def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
-    """Do ``work`` with progress on stderr. Ctrl-C ends it after the current round.
-
-    ``metric``: the name of the accuracy in the progress.
-    """
-    from zorba_core.runs.terminal import Interrupt, Progress
+def supervised(work: Callable[[Sequence[Callback]], Run]) -> Run:
+    """Do ``work``. Ctrl-C ends it after the current round."""
+    from zorba_core.runs.terminal import Interrupt
 
     hide_loading_bars()
-    progress, interrupt = Progress(rounds, metric=metric), Interrupt()
+    interrupt = Interrupt()
     try:
         with interrupt.listening():
-            return work([progress, interrupt])
+            return work([interrupt])
     except KeyboardInterrupt:
         folder = interrupt.folder
         state = "nothing was written" if folder is None else f"resume with: zorba resume {folder}"
         raise RunError(f"stopped at once; {state}") from None
-    finally:
-        progress.close()
 
 
 def summary_lines(run: Run) -> list[str]:
@@ -251,7 +243,7 @@ def federate(
         "runs-folder": str(folder.runs_folder.resolve()),
         "name": folder.name or "",
     }
-    _show(_served(config, nodes, simulate, settings.rounds, chosen_task.counted), as_json)
+    _show(_served(config, nodes, simulate), as_json)
 
 
 def resume_federated(run: Run, as_json: bool) -> None:
@@ -268,13 +260,10 @@ def resume_federated(run: Run, as_json: bool) -> None:
             f"'resume=\"{run.path.resolve()}\"'"
         )
     config = {"resume": str(run.path.resolve())}
-    metric = run.task.counted
-    _show(_served(config, started["nodes"], started["simulated"], run.settings.rounds, metric), as_json)
+    _show(_served(config, started["nodes"], started["simulated"]), as_json)
 
 
-def _served(
-    config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simulate: bool, rounds: int, metric: str
-) -> Run:
+def _served(config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simulate: bool) -> Run:
     from zorba_core.federation.loopback import federate_on_loopback
     from zorba_core.federation.request import Request, run_config
     from zorba_core.federation.server_app import serve
@@ -282,10 +271,10 @@ def _served(
 
     request = Request.of(run_config(**config))  # reports a wrong value before anything starts
     started = {"simulated": simulate, "nodes": nodes}
-    options = {"notice": note, "started": started}
+    options = {"started": started}
     if simulate:
-        return supervised(rounds, lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **options), metric)
-    return supervised(rounds, lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options), metric)
+        return supervised(lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **options))
+    return supervised(lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options))
 
 
 def _nodes(task: Task, division: str, clients: int, model: str) -> list[dict[str, Any]]:
@@ -335,15 +324,12 @@ def resume(
             raise InvalidInputError("leave out --model, --data and --test: each client of a federated run has its own")
         return resume_federated(unfinished, as_json)
     done = supervised(
-        unfinished.settings.rounds,
         lambda callbacks: unfinished.resume(
             model=model,
             data=data,
             test=test,
             callbacks=callbacks,
-            notice=note,
         ),
-        unfinished.task.counted,
     )
     emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
 

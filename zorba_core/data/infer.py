@@ -7,6 +7,7 @@ instead.
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import re
 from collections import Counter
@@ -27,6 +28,7 @@ from zorba_core.tables import is_empty
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_log = logging.getLogger(__name__)
 Data = str | os.PathLike[str] | pd.DataFrame | Task
 _LABELS = (
     "label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "queue", "department", "type",
@@ -64,14 +66,13 @@ def task_for(
     data: Data,
     overrides: Overrides | None = None,
     tokenizer: Callable[[], PreTrainedTokenizerBase | None] = lambda: None,
-    notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
-    """The task of a path or a table in memory; or a given task, completed by the labels of its rows.
+    """The task of a path or a table in memory; or a given task, completed by the labels of its rows. Each inferred
+    value is a line of the log.
 
     Args:
         overrides: values that replace inferred ones, or entries of a task file.
         tokenizer: returns the model's tokenizer, to choose label words; called only if they are inferred.
-        notice: called with one line for each inferred value.
 
     Raises:
         InvalidInputError, MissingDataError: no such file, or a task cannot be inferred from its rows.
@@ -83,7 +84,7 @@ def task_for(
         return _changed(read_task(data), overrides)
     rows = TableRows(data, test=overrides.test)
     frame = read_rows(rows)  # before the tokenizer, so that an error in the file is reported first
-    return infer_task(rows, frame, overrides, task_name(data), tokenizer(), notice)
+    return infer_task(rows, frame, overrides, task_name(data), tokenizer())
 
 
 def task_name(data: Data) -> str:
@@ -134,7 +135,6 @@ def infer_task(
     overrides: Overrides,
     name: str,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
     """Infer the task of ``rows``.
 
@@ -190,7 +190,7 @@ def infer_task(
             common["prompt"] = common["prompts"][0]
         task = Task(label_names=names, label_words=words, rows=rows, **common)
     for line in inferred_lines(task, frame, overrides, others, same_as_label):
-        notice(line)
+        _log.info("%s", line)
     return task
 
 

@@ -13,6 +13,7 @@ Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -26,12 +27,13 @@ from torch import Tensor
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import numbers_a_round
+from zorba_core.engine.course import Course
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.evaluation import evaluate, shared_preference
 from zorba_core.engine.methods.interface import method_of
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.randomness import round_seeds, shared_seeds
-from zorba_core.engine.rate import Course, rate_of_round, size_of_step
+from zorba_core.engine.rate import rate_of_round, size_of_step
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, check_reports, describe_refusals
 from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundPlan, Step, client_batch
 from zorba_core.engine.rows import Rows
@@ -142,8 +144,8 @@ def run_rounds(training: Training, state: TrainState | None = None, before: Sequ
     """Yield the base model as round 0, and then each round, with an evaluation if one is due.
 
     Ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target. Where the losses show
-    that the rate was too large, goes back to the best evaluated round (:class:`zorba_core.engine.rate.Course`). At the
-    end the network has the weights of round ``Course.final``.
+    that the rate was too large, goes back to the best evaluated round (:class:`zorba_core.engine.course.Course`). At
+    the end the network has the weights of round ``Course.final``.
 
     Args:
         state, before: of a resumed run: its state and its rounds so far. The network has the weights that the next
@@ -172,6 +174,9 @@ def run_rounds(training: Training, state: TrainState | None = None, before: Sequ
             best.keep(network, state)
         to = course.start if course.last < settings.rounds else course.final
         if to != latest.round:
+            logging.getLogger("zorba_core").info(
+                "round %d: the loss is far above the first one; back to round %d, at half the rate", latest.round, to
+            )
             network.copy_to_blocks(best.weights_M)
             state = best.state
             training.clients.go_back(to)
@@ -207,7 +212,7 @@ def next_round(training: Training, state: TrainState, course: Course | None = No
     step, method_state = method_of(settings).update(plan, reports, reported_N, state.method_state)
     step = _checked_step(step, plan)
     # Server and clients: w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m.
-    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), factor)
+    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), training.evaluation.answers, factor)
     apply_step(network, step, state.directions, lr)
     done = Round(
         t,

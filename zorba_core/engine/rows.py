@@ -157,6 +157,11 @@ class Rows:
         return bool((self.answers_E == 1).all())
 
     @property
+    def answers(self) -> int:
+        """C, the most answers that an example chooses among; 1 for written answers."""
+        return len(self.words_C) if self.one_token else int(self.answers_E.max())
+
+    @property
     def metric(self) -> str:
         """``exact_match`` for written answers, else ``accuracy``."""
         return "exact_match" if self.written else "accuracy"

@@ -7,6 +7,7 @@ for it. An invalid answer never raises here: it becomes an event with the client
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from zorba_core.federation import protocol
 from zorba_core.federation.options import ServerOptions
 from zorba_core.federation.protocol import HELLO, Answer, Instruction, Line, ProtocolError
 from zorba_core.federation.request import Terms
-from zorba_core.runs.folder import Notice
 
+_log = logging.getLogger(__name__)
 _LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.2, 2.0  # seconds
 _SECONDS_TO_RECOVER = 60.0
 
@@ -65,21 +66,20 @@ class Members:
         base_sha256: str,
         *,
         line: Line,
-        notice: Notice = lambda line: None,
     ) -> None:
         self.seats: dict[int, Seat] = {}  # by client
         self.line, self.run = line, run
         self._grid, self._terms, self._options = grid, terms, options
-        self._base_sha256, self._notice = base_sha256, notice
+        self._base_sha256 = base_sha256
         self._unanswered: dict[str, _Sent] = {}  # by message id
         self._turned_away: dict[int, str] = {}  # the reason, by node
         self._events: list[dict[str, Any]] = []
         self._looked = -_LOOK_FOR_NODES
 
     def note(self, what: str, **content: Any) -> None:
-        """Store an event for the next round's record, and print it as one line."""
+        """Store an event for the next round's record, and log it as one line."""
         words = ", ".join(f"{name} {value}" for name, value in content.items())
-        self._notice(printable(f"{what}: {words}"))  # a client's text may contain terminal codes
+        _log.info("%s", printable(f"{what}: {words}"))  # a client's text may contain terminal codes
         self._events.append({"what": what, **content})
 
     def refuse(self, client: int, reason: str) -> None:

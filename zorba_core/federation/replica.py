@@ -196,7 +196,7 @@ def _of_file(task: Task, path: str) -> pd.DataFrame:
     try:
         return labelled_rows(task, path)
     except ZorbaError as error:
-        logging.getLogger("zorba").warning("zorba: this client's rows do not fit the run's task: %s", error)
+        logging.getLogger(__name__).warning("zorba: this client's rows do not fit the run's task: %s", error)
         raise InvalidInputError(
             f"this client's rows do not fit the task {task.name}; the client's log has the details"
         ) from None

@@ -7,8 +7,8 @@ those of the clients after the last round.
 
 from __future__ import annotations
 
+import logging
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +22,9 @@ from transformers import PreTrainedTokenizerBase
 from zorba_core.allocation import Allocation
 from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.course import Course
+from zorba_core.engine.course import path as steps_to
 from zorba_core.engine.loop import BestWeights, Training
-from zorba_core.engine.rate import Course
-from zorba_core.engine.rate import path as steps_to
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
@@ -33,8 +33,9 @@ from zorba_core.federation.members import Members
 from zorba_core.federation.protocol import Line
 from zorba_core.federation.remote import RemoteClients
 from zorba_core.federation.request import Request
+from zorba_core.logs import shown
 from zorba_core.runs import Run
-from zorba_core.runs.folder import SUMMARY, Notice, check_name, plain_name
+from zorba_core.runs.folder import SUMMARY, check_name, plain_name
 from zorba_core.runs.load import check_rows, check_tokens, evaluation_rows, open_network, use_threads
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
@@ -44,6 +45,7 @@ from zorba_core.runs.replay import replay_rounds
 from zorba_core.runs.resume import check_unfinished
 from zorba_core.runs.terminal import Progress
 
+_log = logging.getLogger(__name__)
 app = ServerApp()
 
 
@@ -51,8 +53,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Begin or resume the run of a ``flwr run`` command."""
     request = Request.of(context.run_config)
-    progress = Progress(request.terms.settings.rounds, metric=request.task.counted)
-    serve(request, grid, callbacks=[progress], notice=lambda line: print(line, file=sys.stderr, flush=True))
+    serve(request, grid)
 
 
 def serve(
@@ -60,38 +61,38 @@ def serve(
     grid: Grid,
     *,
     callbacks: Sequence[Callback] = (),
-    notice: Notice = lambda line: None,
+    quiet: bool = False,
     started: Mapping[str, Any] | None = None,
 ) -> Run:
     """Wait for clients, train with them, and return the finished run. A resumed run continues in its folder.
 
     Args:
+        quiet: show no log and no progress bar.
         started: how the clients were started; ``zorba resume`` starts them in the same way.
 
     Raises:
         InvalidInputError, MissingDataError: the request is invalid, or its settings cannot learn; nothing was written.
         RunError: too few clients joined or answered, or the run diverged. A run with a folder can be resumed.
     """
-    with use_threads(request.threads):
+    settings, metric = request.terms.settings, request.task.counted
+    with shown(quiet), use_threads(request.threads), Progress(settings.rounds, metric, quiet=quiet) as progress:
         if request.resume is not None:
-            return _resume(request, grid, callbacks, notice)
-        return _begin(request, grid, callbacks, notice, started or {})
+            return _resume(request, grid, [progress, *callbacks])
+        return _begin(request, grid, [progress, *callbacks], started or {})
 
 
-def _begin(
-    request: Request, grid: Grid, callbacks: Sequence[Callback], notice: Notice, started: Mapping[str, Any]
-) -> Run:
+def _begin(request: Request, grid: Grid, callbacks: Sequence[Callback], started: Mapping[str, Any]) -> Run:
     terms, task, token = request.terms, request.task, secrets.token_hex(16)
     name = check_name(request.name or plain_name(f"federated-{task.name}-{Path(terms.model).name}"))
     network, tokenizer, evaluation, facts = _open(request)
     base_sha256 = network.weights_sha256()
-    members = Members(grid, token, terms, request.options, base_sha256, line=Line.of(), notice=notice)
+    members = Members(grid, token, terms, request.options, base_sha256, line=Line.of())
     members.gather(request.options.min_clients or terms.clients)
     settings, clients = terms.settings, RemoteClients(members, request.options, task)
     if task.prompts:
         chosen = choose_prompt(task.prompts, terms.clients, clients.prompt_losses)
         for line in chosen.lines():
-            notice(line)
+            _log.info("%s", line)
         clients.prompt, task = chosen.prompt, replace(task, prompt=chosen.prompt, prompts=())
         evaluation, facts = _evaluation(task, network, tokenizer, settings)
         facts["prompts"] = chosen.describe()
@@ -116,7 +117,7 @@ def _begin(
     return Run.read(path)
 
 
-def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback], notice: Notice) -> Run:
+def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback]) -> Run:
     path = request.resume.path
     with Log(path) as log:
         started = Run.read(path)
@@ -130,9 +131,9 @@ def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback], notice:
         state = replay_rounds(started, network, started.settings, course.start, best)
         line = Line.of(steps_to(started.rounds, course.start))
         token = started.environment["federation_run"]
-        members = Members(grid, token, request.terms, request.options, base_sha256, line=line, notice=notice)
+        members = Members(grid, token, request.terms, request.options, base_sha256, line=line)
         clients = RemoteClients(members, request.options, request.task, request.task.prompt)
-        notice(f"resuming after round {started.rounds_done}")
+        _log.info(f"resuming after round {started.rounds_done}")
         (path / SUMMARY).unlink(missing_ok=True)
         members.gather(1)  # the others can join later
         training = Training(network, started.allocation, started.settings, clients, evaluation, best)

@@ -16,7 +16,7 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,14 +27,13 @@ import pandas as pd
 from zorba_core.allocation import Allocation
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.data.task import Task, get_task, table_of, task_from
-from zorba_core.engine.rate import Course, path
+from zorba_core.engine.course import Course, path
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import read_json
 from zorba_core.runs.log import CONFIG, read_log
 
-Notice = Callable[[str], None]  # called with a line for the user
 SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")
 BACKWARD_WORK = 2  # forward passes that cost about as much as one backward pass

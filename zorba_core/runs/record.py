@@ -31,9 +31,9 @@ from zorba_core.data.task import Task
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import run_communication
+from zorba_core.engine.course import Course
 from zorba_core.engine.loop import Training, TrainState, run_rounds
 from zorba_core.engine.parts import method_facts
-from zorba_core.engine.rate import Course
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,17 +25,18 @@ from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.course import Course, path
 from zorba_core.engine.loop import BestWeights, TrainState, init, repeat_round
 from zorba_core.engine.parts import method_facts
-from zorba_core.engine.rate import Course, path
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import atomic_path
-from zorba_core.runs.folder import Notice, RunFolder, finished_folder, read_folder
+from zorba_core.runs.folder import RunFolder, finished_folder, read_folder
 from zorba_core.runs.load import open_network, use_threads
 from zorba_core.runs.log import LOG
 
+_log = logging.getLogger(__name__)
 WEIGHTS = "weights.safetensors"
 
 
@@ -95,13 +97,11 @@ def replay(
     round_index: int | None = None,
     *,
     model: str | os.PathLike[str] | None = None,
-    notice: Notice = lambda line: None,
 ) -> RunModel:
     """The model after ``round_index`` rounds (0: the base; None: the last). The run may still be in progress.
 
     Args:
         model: folder of the base model, if it is not the one in the run's config.
-        notice: called with one line if the end of the log is damaged.
 
     Raises:
         MissingDataError, InvalidInputError: no such run, base model or round; the end of the log is damaged and
@@ -109,7 +109,7 @@ def replay(
     """
     run = read_folder(run)
     target = run.final_round if round_index is None else round_index
-    _check_target(run, target, round_index is not None, notice)
+    _check_target(run, target, round_index is not None)
     at = weights_round(run.path)
     settings = _settings_here(run, at == target)
     with use_threads(run.threads):
@@ -236,7 +236,7 @@ def read_weights(
     return False
 
 
-def _check_target(run: RunFolder, target: int, named: bool, notice: Notice) -> None:
+def _check_target(run: RunFolder, target: int, named: bool) -> None:
     lost = run.summary.get("rounds_done", 0) - run.rounds_done
     problem = f"the end of {run.path / LOG} is damaged: its last {lost} rounds are missing"
     if lost > 0 and not named:
@@ -245,7 +245,7 @@ def _check_target(run: RunFolder, target: int, named: bool, notice: Notice) -> N
         more = f"; {problem}" if lost > 0 else ""
         raise InvalidInputError(f"round {target} is not in the log of {run.path}: it has 0 to {run.rounds_done}{more}")
     if lost > 0:
-        notice(problem)
+        _log.warning("%s", problem)
 
 
 def _settings_here(run: RunFolder, has_weights: bool) -> Settings:

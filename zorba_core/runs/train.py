@@ -5,6 +5,7 @@ A wrong request is refused before the run folder is made.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,8 @@ from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
-from zorba_core.runs.folder import DEFAULT_FOLDER, Notice, check_name, plain_name
+from zorba_core.logs import shown
+from zorba_core.runs.folder import DEFAULT_FOLDER, check_name, plain_name
 from zorba_core.runs.load import (
     check_tokens,
     evaluation_frame,
@@ -45,7 +47,9 @@ from zorba_core.runs.preflight import preflight
 from zorba_core.runs.prompt import choose_local_prompt
 from zorba_core.runs.record import Callback, Start, begin, complete, memory_errors
 from zorba_core.runs.run import Run
+from zorba_core.runs.terminal import Progress
 
+_log = logging.getLogger(__name__)
 DEFAULT_DATASET = "toy-reviews"
 
 
@@ -66,7 +70,7 @@ def fine_tune(
     callbacks: Sequence[Callback] = (),
     origin: Mapping[str, Any] | None = None,
     force: bool = False,
-    notice: Notice = lambda line: None,
+    quiet: bool = False,
 ) -> Run:
     """Fine-tune ``model`` on ``dataset``, or on your own rows in ``data``; return the run as its folder has it.
 
@@ -84,24 +88,25 @@ def fine_tune(
         runs_folder, name: where the run's folder is made, and how its name begins; default: ``<dataset>-<model>``.
         origin: how the allocation was made (solver, budgets, ...), for the run's config.
         force: train even if :mod:`zorba_core.runs.preflight` reports that the settings cannot learn.
-        notice: called with one line for each inferred value.
+        quiet: show no log and no progress bar.
 
     Raises:
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder has the rounds so far and no summary.
     """
     _check_place(runs_folder, name)
-    model = default_model(data is not None, notice) if model is None else model
-    task = _task_of(dataset, data, overrides, model, notice)
-    settings = settings or suited_settings(task, model, {})
-    allocation = _allocation_of(allocation, num_clients, settings.method, model)
-    threads = suited_threads(read_spec(model).num_parameters) if threads is None else threads
-    asked = {"alpha": alpha, "division": division_of(task, division), "threads": threads, "force": force}
-    with use_threads(threads):
-        start, rows = _prepare(task, model, allocation, settings, asked, notice)
-        name = name or _default_name(task, model, settings)
-        path = begin(runs_folder, name, start, model=model, origin=origin, asked=asked)
-        _train(path, start, rows, callbacks)
+    with shown(quiet):
+        model = default_model(data is not None) if model is None else model
+        task = _task_of(dataset, data, overrides, model)
+        settings = settings or suited_settings(task, model, {})
+        allocation = _allocation_of(allocation, num_clients, settings.method, model)
+        threads = suited_threads(read_spec(model).num_parameters) if threads is None else threads
+        asked = {"alpha": alpha, "division": division_of(task, division), "threads": threads, "force": force}
+        with use_threads(threads), Progress(settings.rounds, task.counted, quiet=quiet) as progress:
+            start, rows = _prepare(task, model, allocation, settings, asked)
+            name = name or _default_name(task, model, settings)
+            path = begin(runs_folder, name, start, model=model, origin=origin, asked=asked)
+            _train(path, start, rows, [progress, *callbacks])
     return Run.read(path)
 
 
@@ -141,10 +146,10 @@ def _allocation_of(
 
 
 def _task_of(
-    dataset: str | Task, data: Data | None, overrides: Overrides | None, model: str | os.PathLike[str], notice: Notice
+    dataset: str | Task, data: Data | None, overrides: Overrides | None, model: str | os.PathLike[str]
 ) -> Task:
     if data is not None:
-        return task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
+        return task_for(data, overrides, tokenizer=partial(load_tokenizer, model))
     return task_for(dataset if isinstance(dataset, Task) else get_task(dataset), overrides)
 
 
@@ -154,7 +159,6 @@ def _prepare(
     allocation: Allocation,
     settings: Settings,
     asked: Mapping[str, Any],
-    notice: Notice,
 ) -> tuple[Start, FederatedRows]:
     """Load the model, choose the prompt, divide the rows, and check the settings.
 
@@ -168,7 +172,7 @@ def _prepare(
         chosen = choose_local_prompt(task, tokenizer, network, num_clients, settings, **division)
         task = replace(task, prompt=chosen.prompt, prompts=())
         for line in chosen.lines():
-            notice(line)
+            _log.info("%s", line)
     rows, facts = federated_rows(task, tokenizer, num_clients, settings, **division)
     check_fit(network, allocation, rows, settings)
     check_tokens(network, tokenizer, rows.train, rows.evaluation)
@@ -177,9 +181,9 @@ def _prepare(
         facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
     if settings.calibration == "base" and not task.prior:
         task, rows = with_base_preference(task, network, rows)
-    checks = _check_settings(network, allocation, rows, settings, asked["force"], notice)
+    checks = _check_settings(network, allocation, rows, settings, asked["force"])
     for line in _cut_lines(facts, settings.seq_len):
-        notice(line)
+        _log.warning("%s", line)
     return Start(task, network, allocation, settings, facts, checks), rows
 
 
@@ -189,7 +193,6 @@ def _check_settings(
     rows: FederatedRows,
     settings: Settings,
     force: bool,
-    notice: Notice,
 ) -> dict[str, Any]:
     """Run the preflight checks; return the measurements for the run's config.
 
@@ -201,9 +204,9 @@ def _check_settings(
     if checked.failed and not force:
         raise InvalidInputError(checked.reason())
     if checked.failed:
-        notice(f"trained anyway (--force): {checked.findings}")
+        _log.warning(f"trained anyway (--force): {checked.findings}")
     if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
-        notice(checked.differences.sentence())
+        _log.info(checked.differences.sentence())
     return checked.describe()
 
 

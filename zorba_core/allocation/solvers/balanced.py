@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Options, solver
+from zorba_core.allocation.solution import Options, solver
 
 
 def wrapped(num_blocks: int, held_N: NDArray[np.int64]) -> NDArray[np.bool_]:

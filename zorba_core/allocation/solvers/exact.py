@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Answer, Options, Status, solver
+from zorba_core.allocation.solution import Options, SolverResult, Status, solver
 from zorba_core.allocation.solvers import dual_programme
 from zorba_core.allocation.solvers.dual_programme import DualTable
 from zorba_core.allocation.solvers.permissions import Best, Instance, OutOfTime, Path, check_deadline, matrix_of, take
@@ -39,7 +39,7 @@ _SHARE_OF_LIMIT = 0.95
 
 
 @solver("exact", help="the least Λ, with a proof")
-def exact(problem: Problem, options: Options) -> Allocation | Answer:
+def exact(problem: Problem, options: Options) -> Allocation | SolverResult:
     """Minimise Lambda within the time limit.
 
     The bound is always valid. With N=50 the optimum is proven for M=12, 24 and 48. From about N=150 on the answer is
@@ -59,7 +59,7 @@ def exact(problem: Problem, options: Options) -> Allocation | Answer:
     except OutOfTime:
         status = Status.TIME_LIMIT
     allocation = start if best.path is None else Allocation(matrix_of(problem, best.path))
-    return Answer(allocation, min(best.bound, allocation.bias_lambda), status)
+    return SolverResult(allocation, min(best.bound, allocation.bias_lambda), status)
 
 
 class _Node(NamedTuple):

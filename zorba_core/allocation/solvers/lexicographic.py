@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.bounds import gamma_star
 from zorba_core.allocation.measures import Allocation, least_popularity, popularity
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Options, solver
+from zorba_core.allocation.solution import Options, solver
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Options, solver
+from zorba_core.allocation.solution import Options, solver
 from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets, wrapped
 
 # Number of values of n2 and of v2 in a grid. For more values, finer grids around the best points follow.

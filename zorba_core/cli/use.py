@@ -97,7 +97,7 @@ def replay(
     if save is not None:
         check_new_folder(save)
     hide_loading_bars()
-    rebuilt = rebuild(run, round_index, model=model, notice=note)
+    rebuilt = rebuild(run, round_index, model=model)
     if save is not None:
         with atomic_folder(save) as folder:
             save_model(rebuilt.network, folder)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core import show
 from zorba_core.allocation.bounds import gamma_star, water_filled_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
@@ -43,7 +44,7 @@ class Status(enum.Enum):
     ON_TARGET = "On target: the total is exact and Lambda within the tolerance."
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """The result of :func:`solve`."""
 
@@ -63,6 +64,21 @@ class Solution:
     """Budgets and limits."""
     fleet: Fleet | None = None
     """The clients; None if only budgets were given."""
+
+    def __repr__(self) -> str:
+        proof = {Status.OPTIMAL: "proven", Status.ON_TARGET: "on target"}
+        how = proof.get(self.status, f"not proven, bound {self.lower_bound:.3g}")
+        allocation = self.allocation
+        return (
+            f"Solution({self.solver}: Λ {self.value:.3g}, {how}, {allocation.total_blocks} of "
+            f"{allocation.A_MN.size} blocks, {self.seconds:.2f} s)"
+        )
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the matrix, clients with most blocks on the left."""
+        order_N = np.argsort(-self.allocation.blocks_held_N, kind="stable")
+        picture = show.matrix(self.allocation.A_MN[:, order_N], "clients (columns) and blocks (rows)")
+        return show.card(repr(self), picture)
 
     @property
     def optimal(self) -> bool:
@@ -125,7 +141,7 @@ class Options:
         return np.random.default_rng(self.seed)
 
 
-class Answer(NamedTuple):
+class SolverResult(NamedTuple):
     """An allocation with a bound from its solver."""
 
     allocation: Allocation
@@ -140,9 +156,9 @@ class Solver:
     name: str  # in commands, links and files
     help: str  # one line that starts in lower case
     title: str  # in headings
-    run: Callable[[Problem, Options], Allocation | Answer]
+    run: Callable[[Problem, Options], Allocation | SolverResult]
 
-    def __call__(self, problem: Problem, options: Options | None = None) -> Allocation | Answer:
+    def __call__(self, problem: Problem, options: Options | None = None) -> Allocation | SolverResult:
         """The plain function, without the checks and the bound of :func:`solve`."""
         return self.run(problem, options or Options())
 
@@ -152,7 +168,7 @@ SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", Solver)
 
 def solver(
     name: str, *, help: str, title: str = ""
-) -> Callable[[Callable[[Problem, Options], Allocation | Answer]], Solver]:
+) -> Callable[[Callable[[Problem, Options], Allocation | SolverResult]], Solver]:
     """Register a function as a solver.
 
     Args:
@@ -195,7 +211,7 @@ def solve(
         raise
     except Exception as error:  # the solver of another package may raise anything
         raise RunError(f"the {part.name} solver failed: {type(error).__name__}: {error}") from error
-    answer = answer if isinstance(answer, Answer) else Answer(answer)
+    answer = answer if isinstance(answer, SolverResult) else SolverResult(answer)
     allocation = answer.allocation
     _check_answer(part.name, problem, allocation)
     value, lower_bound = allocation.bias_lambda, max(answer.lower_bound, water_filled_bound(problem))

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from zorba_core import show
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem, whole_number
-from zorba_core.allocation.solve import Solution, Solver, find_solver, solve
+from zorba_core.allocation.solution import Solution, Solver, find_solver, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.fleet import Fleet
 
@@ -29,7 +30,43 @@ MAX_BUDGETS = 100_000_000  # limit of E * N: a sweep needs several float64 array
 _MEASURES = ("bias_lambda", "mean_inverse_popularity", "effective_clients", "min_popularity")  # columns of a Front
 
 
-@dataclass(frozen=True, eq=False)
+class FrontTable(pd.DataFrame):
+    """A table of points with columns ``vram_ratio``, ``lambda``, ``on_front`` and ``knee``, which shows its curve. Any
+    part of it is an ordinary table."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def __repr__(self) -> str:
+        front = self[self["on_front"]].sort_values("vram_ratio")
+        knee = front[front["knee"]]
+        first, last, *bend = (
+            f"Λ {value:.3g} with {ratio:.0%}"
+            for part in (front.iloc[:1], front.iloc[-1:], knee)
+            for value, ratio in zip(part["lambda"], part["vram_ratio"], strict=True)
+        )
+        return (
+            f"Front({len(front)} of {len(self)} points: {first} of all VRAM to {last}"
+            f"{f', knee {bend[0]}' if bend else ''})"
+        )
+
+    def __str__(self) -> str:
+        return self.to_string(max_rows=10)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the front's curve, Λ on a logarithmic axis, and its knee."""
+        front = self[self["on_front"]].sort_values("vram_ratio")
+        ratio_F, lambda_F = front["vram_ratio"].to_numpy(), front["lambda"].to_numpy()
+        ends = [f"{value:.0%}" for value in (ratio_F[0], ratio_F[-1])] + [f"{lambda_F[-1]:.2g}", f"{lambda_F[0]:.2g}"]
+        knee = np.flatnonzero(front["knee"])
+        picture = show.curve(
+            ratio_F, np.log(lambda_F), ends, "Λ (log) over the share of all VRAM", int(knee[0]) if len(knee) else None
+        )
+        return show.card(repr(self), picture)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Front:
     """E points of a sweep, without their matrices. NaN: the point's budgets do not cover every block."""
 
@@ -56,11 +93,17 @@ class Front:
     def __len__(self) -> int:
         return len(self.tau_E)
 
-    def to_frame(self) -> pd.DataFrame:
+    def __repr__(self) -> str:
+        return repr(self.to_frame())
+
+    def _repr_html_(self) -> str:
+        return self.to_frame()._repr_html_()
+
+    def to_frame(self) -> FrontTable:
         """One row a point, named as in ``zorba pareto --json``. The column ``knee`` is true in at most one row."""
         names = {"bias_lambda_E": "lambda", "clamped_E": "clamped_clients"}
         per_point = [name for name in self.__dataclass_fields__ if name.endswith("_E") and name != "limit_E"]
-        frame = pd.DataFrame({names.get(name, name.removesuffix("_E")): getattr(self, name) for name in per_point})
+        frame = FrontTable({names.get(name, name.removesuffix("_E")): getattr(self, name) for name in per_point})
         frame["knee"] = np.arange(len(self)) == (-1 if self.knee is None else self.knee)
         frame.attrs |= {"knee": self.knee, "hypervolume": self.hypervolume}
         return frame
