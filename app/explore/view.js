@@ -97,8 +97,10 @@ export function curvesOf({ budget, needs, least, most, N }, fine) {
 // The pitch of the slots, and the pixels of a side of 1: the largest with which every point of the even curve fits, and
 // most of the two-level one.
 export function scaleOf(curves, N, box, room) {
-  const slot = clamp(Math.floor(0.92 * Math.sqrt((box.w * box.h) / N)), 4, 50), across = Math.floor((box.w + 2) / slot);
-  const spots = across * Math.floor((box.h + 2) / slot);
+  const spotsOf = (slot) => Math.floor((box.w + 2) / slot) * Math.floor((box.h + 2) / slot);
+  let slot = clamp(Math.floor(0.92 * Math.sqrt((box.w * box.h) / N)), 4, 50);
+  while (slot > 2 && spotsOf(slot) < N) slot--;
+  const spots = spotsOf(slot);
   const fits = (unit) => ({ kinds }) => {
     const sizes = kinds.filter(([clients]) => clients > 0).map(([clients, least]) => [clients, Math.ceil((unit / least + 2) / slot)]);
     const lambda = sum(kinds.map(([clients, least]) => (clients ? clients / least ** 2 : 0)));

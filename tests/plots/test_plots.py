@@ -22,7 +22,6 @@ from zorba_core.plots import (
     clients_figure,
     confusion_figure,
     front_figure,
-    histogram_figure,
     learning_curves_figure,
     stairs_figure,
 )
@@ -138,17 +137,6 @@ def test_stairs_never_promise_more_than_was_reached():
     assert tuple(figure.layout.yaxis.range) == pytest.approx((-1, 1))
 
 
-def test_the_histogram_counts_clients_by_the_blocks_that_fit():
-    figure = histogram_figure(np.array([0.4, 1.0, 1.1, 3.0, 9.0]), one_gib=1.0, block_gib=1.0, num_blocks=3)
-    assert [(bar, says[2]) for bar, says in zip(figure.data[0].y, figure.data[0].customdata, strict=True)] == [
-        (1, "too small for one block"),
-        (2, "1 of 3 blocks fit"),
-        (1, "3 of 3 blocks fit"),
-        (1, "3 of 3 blocks fit"),
-    ]
-    assert [note.text for note in figure.layout.annotations] == ["1 block", "all 3"]
-
-
 def contrast(first: str, second: str) -> float:
     """WCAG 2 contrast ratio of two #rrggbb colours."""
 
@@ -179,7 +167,6 @@ def test_figures_are_made_without_plotlys_check_and_pass_it(front):
     drawn = [
         front_figure({"one": front}, knee=True, references=PAPER_SCENARIOS),
         allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib, changed_MN=A_MN),
-        histogram_figure(gib, one_gib=1.0, block_gib=1.0, num_blocks=3),
         stairs_figure(
             [curve("bound", is_bound=True), curve("paper", strong=True)],
             chosen=(10.0, 1.0, "the point"),
