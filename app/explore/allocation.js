@@ -6,30 +6,21 @@
 const GRID = 64, REFINED_GROUPS = 6, ROUNDING = 1 - 1e-12;
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const evenRound = (x) => { const down = Math.floor(x); return x - down === 0.5 ? down + (down % 2) : Math.round(x); };
-
 // vram.py: bytes of the parameters, and of one activated block.
 export const psi_model_bytes = (spec, work) => spec.num_parameters * work.bytes;
 export const psi_block_bytes = (spec, work) => evenRound(
   (spec.ffn_ratio + 3 * spec.num_heads + 1) * spec.hidden_size * work.batch * work.length * work.bytes);
 
-export function affordable_blocks(gib, needs) {
-  const whole = Math.floor((gib - needs.model_gib) / needs.block_gib + 1e-9);
-  return Math.max(0, Math.min(needs.num_blocks, whole));
-}
+export const affordable_blocks = (gib, needs) =>
+  Math.max(0, Math.min(needs.num_blocks, Math.floor((gib - needs.model_gib) / needs.block_gib + 1e-9)));
 
 // measures.py: Lambda = sum over clients of 1 / (popularity of the client's rarest block)^2.
 export function measures(blocks, M) {
-  const popularity = new Int32Array(M), least = new Int32Array(blocks.length);
+  const popularity = new Int32Array(M);
   for (const own of blocks) for (const m of own) popularity[m]++;
-  let total = 0, single = 0;
-  blocks.forEach((own, n) => {
-    let rarest = own.length ? Infinity : 0;
-    for (const m of own) rarest = Math.min(rarest, popularity[m]);
-    least[n] = rarest;
-    total += own.length;
-    single += own.length === 1;
-  });
-  const inverse = sum(Array.from(popularity, (c) => 1 / c)) / M;
+  const least = Int32Array.from(blocks, (own) => own.reduce((c, m) => Math.min(c, popularity[m]), own.length && Infinity));
+  const inverse = sum(Array.from(popularity, (c) => 1 / c)) / M, total = sum(popularity);
+  const single = blocks.reduce((count, own) => count + (own.length === 1), 0);
   return { popularity, least_popularity: least, total, single, lambda: bias_lambda(least), mean_inverse_popularity: inverse,
     min_popularity: Math.min(...popularity) };
 }
@@ -37,16 +28,14 @@ export function measures(blocks, M) {
 export function bias_lambda(least) {
   const clients = new Map();
   for (const c of least) clients.set(c, (clients.get(c) ?? 0) + 1);
-  if (clients.has(0)) return Infinity;
-  return sum([...clients.keys()].sort((a, b) => a - b).map((c) => clients.get(c) / (c * c)));
+  return clients.has(0) ? Infinity : sum([...clients.keys()].sort((a, b) => a - b).map((c) => clients.get(c) / (c * c)));
 }
 
 // solvers/balanced.py
 export function wrapped(M, held, first = 0) {
   let at = 0;
   return Array.from(held, (k) => {
-    const own = [];
-    for (let i = 0; i < k; i++) own.push(first + ((at + i) % M));
+    const own = Array.from({ length: k }, (_, i) => first + ((at + i) % M));
     at = (at + k) % M;
     return own.sort((a, b) => a - b);
   });
@@ -56,11 +45,10 @@ export function water_filled_budgets(budget, total) {
   if (total === sum(budget)) return Int32Array.from(budget);
   const count = new Int32Array(Math.max(0, ...budget) + 2);
   for (const b of budget) count[b]++;
-  let level = 0, atLevel = 0, roomy = budget.length - count[0];
+  let [level, atLevel, roomy] = [0, 0, budget.length - count[0]];
   while (level + 1 < count.length && roomy > 0 && atLevel + roomy <= total) {
     atLevel += roomy;
-    level++;
-    roomy -= count[level];
+    roomy -= count[++level];
   }
   const held = Int32Array.from(budget, (b) => Math.min(b, level)), larger = [];
   budget.forEach((b, n) => { if (b > level) larger.push(n); });
@@ -70,7 +58,6 @@ export function water_filled_budgets(budget, total) {
 }
 
 export const balanced = (budget, M, total) => wrapped(M, water_filled_budgets(budget, Math.min(total, sum(budget))));
-
 // Lambda of `balanced` without its matrix.
 export function balanced_metrics(held, M) {
   const total = sum(held), low = Math.floor(total / M), numHigh = total % M;
@@ -82,7 +69,6 @@ export function balanced_metrics(held, M) {
   const lambda = low ? (held.length - high) / (low * low) + high / ((low + 1) * (low + 1)) : Infinity;
   return { lambda, low, high };
 }
-
 // bounds.py: no allocation of at most `total` blocks has a smaller Lambda.
 export function water_filled_bound(budget, M, total) {
   const N = budget.length, { held, count } = mostUneven(budget, Math.min(total, sum(budget))), low = 1 / N, high = 1;
@@ -114,7 +100,6 @@ function mostUneven(budget, total) {
   const held = [...clients.keys()].filter((k) => clients[k]);
   return { held, count: held.map((k) => clients[k]) };
 }
-
 // solvers/two_level.py: Lambda of (g, n2, v2) from prefix sums of the falling budgets; see there for the conditions.
 class ClosedForm {
   constructor(budget, M) {
@@ -132,9 +117,9 @@ class ClosedForm {
     return cap * cut + this.prefix[first] - this.prefix[cut];
   }
 
-  // For each total the best choice with g hub blocks; `best[i]` is replaced only by a smaller value.
-  bestOfGroup(g, n2Grid, v2Grid, totals, best) {
-    const { M, N } = this, hub = this.capped(N, g);
+  // For each total the best choice with g hub blocks.
+  bestOfGroup(g, n2Grid, v2Grid, totals) {
+    const { M, N } = this, hub = this.capped(N, g), best = totals.map(() => ({ lambda: Infinity }));
     for (const n2 of n2Grid) {
       const top = this.capped(n2, M - g), spare = this.prefix[n2] - this.capped(n2, g);
       for (const v2 of v2Grid) {
@@ -150,6 +135,7 @@ class ClosedForm {
         }
       }
     }
+    return best;
   }
 
   // The choice of least Lambda for each of the rising totals; `refined` is the core's search, one total at a time.
@@ -160,11 +146,7 @@ class ClosedForm {
     let windows = Array.from({ length: Math.max(0, this.M - 1) }, (_, i) => [i + 1, n2, v2]);
     let best = totals.map(() => ({ lambda: Infinity }));
     while (windows.length) {
-      const found = windows.map(([g, ...grids]) => {
-        const own = totals.map(() => ({ lambda: Infinity }));
-        this.bestOfGroup(g, ...grids, totals, own);
-        return own;
-      });
+      const found = windows.map((window) => this.bestOfGroup(...window, totals));
       for (const own of found) best = best.map((choice, i) => (own[i].lambda < choice.lambda ? own[i] : choice));
       if (step <= 1 || !refined) break;
       const half = 2 * step, next = Math.max(1, Math.floor((4 * step) / GRID));
@@ -179,8 +161,7 @@ class ClosedForm {
 
 function grid(first, last) {
   const count = Math.min(GRID, last - first + 1), step = (last - first) / Math.max(1, count - 1);
-  const points = Array.from({ length: count }, (_, i) => evenRound(i === count - 1 ? last : first + i * step));
-  return count === 1 ? [first] : [...new Set(points)];
+  return [...new Set(Array.from({ length: count }, (_, i) => evenRound(i && i === count - 1 ? last : first + i * step)))];
 }
 
 const around = (centre, half, step, last) => Array.from({ length: Math.floor((2 * half) / step) + 1 },
@@ -212,9 +193,8 @@ function carryOut({ M, N, order, falling }, { g, v1, n2, v2 }) {
 }
 
 function serveEveryClient(top, topRoom, hubTotal) {
-  let missing = sum(top.map((k) => Number(k === 0))) - hubTotal;
+  const missing = top.filter((k) => k === 0).length - hubTotal, served = [...top.keys()].filter((i) => !top[i] && topRoom[i] > 0);
   if (missing <= 0) return;
-  const moved = missing;
-  top.forEach((k, i) => { if (k === 0 && topRoom[i] > 0 && missing > 0) { top[i] = 1; missing--; } });
-  water_filled_budgets(top.map((k) => Math.max(k - 1, 0)), moved).forEach((k, i) => { top[i] -= k; });
+  for (const i of served.slice(0, missing)) top[i] = 1;
+  water_filled_budgets(top.map((k) => Math.max(k - 1, 0)), missing).forEach((k, i) => { top[i] -= k; });
 }

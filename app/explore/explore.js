@@ -260,7 +260,7 @@ class Explore {
       const each = rows[row.className], cells = [...row.querySelectorAll("td")], none = each === null ? "none" : "…";
       row.hidden = row.className === "hand" && !each;
       row.dataset.chosen = row.className === (view.flips.length ? "hand" : this.fields.follow);
-      if (row.className === "exact" && each) row.querySelector("span").textContent = each.bound < each.lambda * (1 - 1e-9) ? `exact: not below ${num(each.bound)}` : "exact: proven";
+      if (row.className === "exact") row.querySelector("span").textContent = !each ? "exact" : each.bound < each.lambda * (1 - 1e-9) ? `exact: not below ${num(each.bound)}` : "exact: proven";
       const values = each?.lambda ? [num(each.lambda), once(each.min_popularity), once(each.single), num(each.mean_inverse_popularity), view.gibOf(each.total).toFixed(1)] : [none, "", "", "", ""];
       cells.forEach((cell, i) => { if (cell.textContent !== values[i]) cell.textContent = values[i]; });
     }
