@@ -121,7 +121,7 @@ def _curves(chosen: Sequence[runs.Run]) -> None:
             default="eval_accuracy", label_visibility="collapsed",
         )  # fmt: skip
         x = st.selectbox("Against", list(AXES), format_func=AXES.get, key="x", bind="query-params", width=200)
-        smooth = st.number_input("Mean of so many", 1, 50, key="smooth", bind="query-params", width=130)
+        smooth = st.number_input("Smooth over", 1, 50, key="smooth", bind="query-params", width=130)
         log = st.toggle("Log axis", key="log", bind="query-params")
         together = st.toggle(
             "Mean over seeds", key="together", bind="query-params",
