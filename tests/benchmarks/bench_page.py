@@ -9,6 +9,7 @@ frame with the core's answers. Run it on a quiet machine.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -46,7 +47,8 @@ _WATCH = """() => {
 
 
 def main(file: Path) -> None:
-    content: dict[str, Any] = {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0], "cases": {}}
+    content: dict[str, Any] = {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0]}
+    content |= {"load_before": os.getloadavg()[0], "cases": {}}
     with tempfile.TemporaryDirectory() as runs, serve(Path(runs)) as address, chromium() as browser:
         opened(browser, address, 50)[0].context.close()  # the server imports on its first page
         for clients in CLIENTS:
