@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, Union, get_args, get_origin
+from typing import Any, Literal, Self, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
@@ -101,7 +101,7 @@ def kind_of(field: FieldInfo) -> tuple[type, bool]:
     allowed."""
     kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
     kind = str if any(get_origin(each) is Literal for each in kinds) else kinds[0]
-    return kind, NoneType in kinds
+    return cast(type, kind), NoneType in kinds
 
 
 def choices_of(field: FieldInfo) -> Mapping[str, str]:

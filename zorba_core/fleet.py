@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -467,8 +467,9 @@ def _gib(label: str, cell: object, column: str) -> float:
     try:
         value = float(re.sub(rf"\s*{unit}$", "", str(cell), flags=re.IGNORECASE)) * SIZE_COLUMNS[column]
     except (TypeError, ValueError, OverflowError):
-        comma = isinstance(cell, str) and re.fullmatch(r"\d+,\d+", cell.strip())
-        such = f"with a decimal point, {cell.strip().replace(',', '.')}" if comma else "such as 24"
+        text = cell.strip() if isinstance(cell, str) else ""
+        comma = re.fullmatch(r"\d+,\d+", text)
+        such = f"with a decimal point, {text.replace(',', '.')}" if comma else "such as 24"
         wanted = "a size such as 24564 MiB" if in_mib else f"a number of GiB, {such}"
         raise InvalidInputError(f"{label}: its VRAM is {in_short(cell)}; it must be {wanted}") from None
     if not 0 < value <= MAX_VRAM_GIB:

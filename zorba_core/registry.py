@@ -16,11 +16,19 @@ import importlib.metadata
 import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from zorba_core.errors import InvalidInputError
 
-Part = TypeVar("Part")
+
+class Named(Protocol):
+    """What every part has."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Part = TypeVar("Part", bound=Named)
 
 
 class Registry(Mapping[str, Part], Generic[Part]):
@@ -69,7 +77,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
 
     def meanings(self) -> dict[str, str]:
         """Each part's line of help, by name: the choices of an option."""
-        return {name: part.help for name, part in self.items()}
+        return {name: cast(Any, part).help for name, part in self.items()}
 
     def __getitem__(self, name: str) -> Part:
         self._read_own()

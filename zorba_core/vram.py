@@ -42,9 +42,9 @@ _WHOLE_BLOCK_SLACK = 1e-9
 class Workload(Checked):
     """The input of one forward pass: B sequences of L tokens, computed in ``dtype``."""
 
-    batch_size: int = Field(8, ge=1, le=_MAX_SIZE)
+    batch_size: int = Field(default=8, ge=1, le=_MAX_SIZE)
     """Sequences of a batch, B."""
-    seq_len: int = Field(128, ge=1, le=_MAX_SIZE)
+    seq_len: int = Field(default=128, ge=1, le=_MAX_SIZE)
     """Tokens of a sequence, L."""
     dtype: Annotated[str, OneOf(lambda: DTYPE_BYTES.keys())] = "float32"
     """Number format: {choices}."""

@@ -65,7 +65,7 @@ def _reproduced(plan: Plan, folder: Path, base: str | None, most: int | None, li
         "experiment": plan.name,
         "question": plan.question,
         "runs": len(by_run),
-        "diverged": int((by_run["status"] == "diverged").sum()),
+        "diverged": list(by_run["status"]).count("diverged"),
         "missing": len(missing(plan, table)),
         "table": str(folder / f"{plan.name}.parquet"),
     }

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from notebooks.reproduction import statistics as st
 from notebooks.reproduction.claims_theory import dropped_update, printed_step
+from notebooks.reproduction.frames import groups, mean_by, where
 from notebooks.reproduction.outcome import Decision, Verdict, claim
 from notebooks.reproduction.plans import PILED, PROFILES, plans
 from notebooks.reproduction.sweep import COMMAND, FOLDER, Arm, Cell, late_values, read_table
@@ -43,22 +44,26 @@ def _ended(name: str, table: pd.DataFrame) -> pd.DataFrame:
     plan = {**plans("cpu"), **plans("gpu")}.get(name)
     if plan is None:  # the placebo of removed experiments
         return table
-    made = {key: set(rows["seed"]) for key, rows in st.measured(table).groupby(["base", "task", "rounds", "arm"])}
+    keys = ["base", "task", "rounds", "arm"]
+    made = {key: set(rows["seed"]) for key, rows in groups(st.measured(table), keys)}
     asked = {
         (cell.base, cell.task, cell.settings["rounds"], arm.name): _own_seeds(cell, arm)
         for cell in plan.cells
         for arm in cell.arms
     }
     unfinished = {key for key, seeds in asked.items() if not made.get(key, set()) >= seeds}
-    keys = zip(table["base"], table["task"], table["rounds"], table["arm"], strict=True)
-    ended = np.array([key not in unfinished for key in keys], bool)
-    return table[ended | (table["role"] == "trial").to_numpy(bool)]
+    key_of_row = zip(*(table[key] for key in keys), strict=True)
+    ended = np.array([key not in unfinished for key in key_of_row], bool)
+    return where(table, ended | (table["role"] == "trial").to_numpy(bool))
 
 
 def _own_seeds(cell: Cell, arm: Arm) -> set[int]:
     """The arm's seeds, without those for which a placebo draws the matrix of its original and uses that run."""
-    originals = [other for other in cell.arms if other.name == arm.placebo_of]
-    return {seed for seed in cell.seeds if all((arm.matrix(seed).A_MN != o.matrix(seed).A_MN).any() for o in originals)}
+    originals = [other.matrix for other in cell.arms if other.name == arm.placebo_of and other.matrix]
+    if arm.matrix is None or not originals:
+        return set(cell.seeds)
+    (own, original) = arm.matrix, originals[0]
+    return {seed for seed in cell.seeds if (own(seed).A_MN != original(seed).A_MN).any()}
 
 
 def _compared(checkout: Path, experiment: str, arm: str, other: str) -> tuple[pd.DataFrame, pd.DataFrame, float]:
@@ -70,7 +75,7 @@ def _compared(checkout: Path, experiment: str, arm: str, other: str) -> tuple[pd
     table = runs(checkout, experiment, f"{experiment}-gpu")
     by_seed = st.paired(table, arm, other)
     cells = st.by_cell(by_seed)
-    return _needed(cells[cells["count"] >= _FEWEST_SEEDS], experiment), by_seed, _floor(experiment, table)
+    return _needed(where(cells, cells["count"] >= _FEWEST_SEEDS), experiment), by_seed, _floor(experiment, table)
 
 
 def _floor(experiment: str, table: pd.DataFrame) -> float:
@@ -83,7 +88,7 @@ def _floor(experiment: str, table: pd.DataFrame) -> float:
 
 def _placebo_sizes(table: pd.DataFrame) -> list[float]:
     """The size of each placebo's mean difference in each cell, in nats. Placebos of one cell are not averaged."""
-    placebos = st.placebo_differences(table).groupby("placebo_of")
+    placebos = groups(st.placebo_differences(table), "placebo_of")
     return [value for _, rows in placebos for value in st.by_cell(rows)["value"].abs()]
 
 
@@ -105,10 +110,15 @@ def _verdict(agrees: bool, opposite: bool) -> Verdict:
 def _listed(cells: pd.DataFrame, form: str) -> tuple[str, str]:
     """Each cell's value with its interval: (for the claim, for its note). For more than two cells the claim has only
     their range."""
-    listed = "; ".join(f"{row.base} on {row.task} {_with_interval(row, form)}" for row in cells.itertuples())
+    listed = "; ".join(f"{row.base} on {row.task} {_with_interval(row, form)}" for row in _rows(cells))
     if len(cells) <= 2:
         return listed, ""
     return f"{cells['value'].min():{form}} to {cells['value'].max():{form}} in {len(cells)} cells", f"{listed}."
+
+
+def _rows(cells: pd.DataFrame) -> list[Any]:
+    """Named tuples with a field for each column."""
+    return list(cells.itertuples())
 
 
 def _with_interval(row: Any, form: str) -> str:
@@ -134,9 +144,10 @@ def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ah
     """ZorBA's cost to reach the plan's target accuracy over the other method's, cell by cell."""
     table = _needed(runs(checkout, "tables", "tables-gpu"), "tables")
     cells = st.cost_ratio(st.rounds_to_target(table, plans()["tables"].target, cost), "zorba", other)
-    cells = _needed(cells[cells["count"] >= _FEWEST_SEEDS], "tables")
-    trials = table[table["arm"].isin(["zorba", other]) & (table["role"] == "trial")].merge(cells[["base", "task"]])
-    on_edge = len(trials) > 0 and st.best_rates(trials)["on_edge"].any()
+    cells = _needed(where(cells, cells["count"] >= _FEWEST_SEEDS), "tables")
+    trials = where(table, table["arm"].isin(["zorba", other]) & (table["role"] == "trial"))
+    trials = trials.merge(cells[["base", "task"]])
+    on_edge = len(trials) > 0 and any(st.best_rates(trials)["on_edge"])
     below, above = cells["high"] < 1, cells["low"] > 1
     ratio, agrees, opposite = (cells["value"], below, above) if zorba_ahead else (1 / cells["value"], above, below)
     agrees &= ratio < NO_EVIDENCE[0]
@@ -144,7 +155,7 @@ def faster(checkout: Path, other: str = "decomfl", cost: str = "round", zorba_ah
     notes = [listed] if listed else []
     notes += ["A best rate lies on the edge of its grid."] if on_edge else []
     what = "rounds" if cost == "round" else "forward passes"
-    verdict = _verdict(not on_edge and agrees.all(), not on_edge and opposite.all())
+    verdict = _verdict(not on_edge and all(agrees), not on_edge and all(opposite))
     return verdict, f"ZorBA's {what} over the other method's: {text}", " ".join(notes)
 
 
@@ -153,14 +164,14 @@ def placebo_ratios(table: pd.DataFrame) -> pd.DataFrame:
     matrices have the same Lambda, V and T, and nearly the same E and D. The cost is the rounds to 70 % of the decrease
     in loss of the paper's best trial, by interpolation; a run that does not reach it counts with all its rounds."""
     rows = []
-    for (study, _, _), part in table.groupby(["experiment", "base", "task"], sort=False):
-        trials = part[(part["role"] == "trial") & (part["arm"] == "paper")]
-        start = float(trials[trials["round"] == 0]["loss"].mean())
-        target = start - 0.7 * (start - float(late_values(trials).groupby("lr")["loss"].mean().min()))
+    for (study, _, _), part in groups(table, ["experiment", "base", "task"], sort=False):
+        trials = where(part, (part["role"] == "trial") & (part["arm"] == "paper"))
+        start = float(np.mean(where(trials, trials["round"] == 0)["loss"]))
+        target = start - 0.7 * (start - min(mean_by(late_values(trials), "lr", "loss")))
         made = st.measured(part)
-        rounds = {key: _arrival(run, target) for key, run in made.groupby(["arm", "seed"])}
-        by_arm = pd.Series(rounds).unstack(0).dropna().mean()
-        same_rate = made.groupby("arm")["lr"].first().nunique() == 1
+        rounds = {key: _arrival(run, target) for key, run in groups(made, ["arm", "seed"])}
+        by_arm = cast(pd.DataFrame, pd.Series(rounds).unstack(0)).dropna().mean()
+        same_rate = len({rows["lr"].iloc[0] for _, rows in groups(made, "arm")}) == 1
         rows.append({"study": study, "ratio": by_arm["paper"] / by_arm["balanced"], "same_rate": same_rate})
     return pd.DataFrame(rows)
 
@@ -205,7 +216,7 @@ def placebo(checkout: Path) -> Decision:
 def sc1_like_sc2(checkout: Path) -> Decision:
     """Two arms are alike if the 90 % interval of their difference lies within the margin."""
     cells, by_seed, margin = _compared(checkout, "cases", "SC1", "SC2")
-    alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
+    alike = [st.is_alike(seeds["difference"], margin) for _, seeds in groups(by_seed, st.CELL)]
     return _by_loss(_verdict(all(alike), all(one is False for one in alike)), "SC1 minus SC2", cells, margin)
 
 
@@ -213,15 +224,15 @@ def sc1_like_sc2(checkout: Path) -> Decision:
 def sc3_slower(checkout: Path) -> Decision:
     """The verdict is "not seen" if the interval excludes a slowdown by the margin."""
     cells, _, margin = _compared(checkout, "cases", "SC3", "SC2")
-    slower = (cells["low"] > 0).all() and (cells["value"] > margin).all()
-    return _by_loss(_verdict(slower, (cells["high"] < margin).all()), "SC3 minus SC2", cells, margin)
+    slower = all(cells["low"] > 0) and all(cells["value"] > margin)
+    return _by_loss(_verdict(slower, all(cells["high"] < margin)), "SC3 minus SC2", cells, margin)
 
 
 @claim("observation-1/training", "Observation 1", "Convergence is best when all clients activate all blocks.")
 def all_blocks_best(checkout: Path) -> Decision:
     """Each arm has its own best rate."""
     cells, _, margin = _compared(checkout, "lambda", "all blocks", "balanced")
-    verdict = _verdict((cells["high"] < -margin).all(), (cells["low"] > margin).all())
+    verdict = _verdict(all(cells["high"] < -margin), all(cells["low"] > margin))
     return _by_loss(verdict, "all 12 blocks minus a balanced 4", cells, margin)
 
 
@@ -229,7 +240,7 @@ def all_blocks_best(checkout: Path) -> Decision:
 def same_lambda_same_speed(checkout: Path) -> Decision:
     """A single client trains the scarce blocks. Both matrices have Lambda 1.0475; V is 0.92 and 0.13."""
     cells, by_seed, margin = _compared(checkout, "lambda", "eleven scarce", "one scarce")
-    alike = [st.is_alike(seeds["difference"], margin) for _, seeds in by_seed.groupby(st.CELL)]
+    alike = [st.is_alike(seeds["difference"], margin) for _, seeds in groups(by_seed, st.CELL)]
     return _by_loss(_verdict(all(alike), _apart(cells, margin)), "eleven scarce blocks minus one scarce", cells, margin)
 
 
@@ -247,11 +258,11 @@ def covering(checkout: Path) -> Decision:
     arms = ("first", "last", "spread")
     compared = {arm: _compared(checkout, "blocks", arm, "frozen") for arm in arms}
     cells, margin = pd.concat([cells for cells, _, _ in compared.values()]), compared["first"][2]
-    verdict = _verdict((cells["low"] > margin).all(), _apart(cells, margin) and (cells["value"] < 0).all())
+    verdict = _verdict(all(cells["low"] > margin), _apart(cells, margin) and all(cells["value"] < 0))
     values = ", ".join(f"{arm} {each['value'].mean():+.3f}" for arm, (each, _, _) in compared.items())
     low, high, seeds = cells["low"].min(), cells["high"].max(), cells["count"].min()
     text = f"late loss, the same four minus covering: {values} ({low:+.3f} to {high:+.3f}, {seeds} seeds)"
-    where = " and ".join(sorted({f"{row.base} on {row.task}" for row in cells.itertuples()}))
+    where = " and ".join(sorted({f"{row.base} on {row.task}" for row in _rows(cells)}))
     return verdict, text, f"Differences of late loss below {margin:.3g} nats are no evidence. Runs of {where}."
 
 
@@ -276,7 +287,7 @@ def lambda_ranks(checkout: Path) -> Decision:
         losses = losses[np.isfinite(losses).all(axis=1)]
         if len(losses) < 8 or losses.shape[1] < _FEWEST_SEEDS:
             continue
-        measures = part.drop_duplicates("arm").set_index("arm").loc[losses.index]
+        measures = part.drop_duplicates(["arm"]).set_index("arm").loc[losses.index]
         ranked, by_v = (st.rank_correlation(measures[measure], losses) for measure in ("lambda", "V"))
         verdicts.append(_verdict(ranked.low > 0, ranked.high < 0))
         texts.append(
@@ -298,9 +309,9 @@ def _one_total(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """For each cell, the arms with the most frequent total, without placebos."""
     table = st.measured(table)
     parts = []
-    for cell, part in table[table["placebo_of"] == ""].groupby(st.CELL):
+    for cell, part in groups(where(table, table["placebo_of"] == ""), st.CELL):
         total = part.drop_duplicates("arm")["T"].mode()
-        parts.append((f"{cell[0]} on {cell[1]}", part[part["T"] == total.iloc[0]]))
+        parts.append((f"{cell[0]} on {cell[1]}", where(part, part["T"] == total.iloc[0])))
     return parts
 
 
@@ -310,7 +321,7 @@ def lower_lambda_at_equal_popularity(checkout: Path) -> Decision:
     coupled noise is higher."""
     table = runs(checkout, "lambda", "lambda-gpu")
     cells = [st.by_cell(st.paired(table, f"{name} piled", name)) for name in PILED]
-    means = [float(each["value"].mean()) for each in cells if len(each)]
+    means = [float(np.mean(each["value"])) for each in cells if len(each)]
     if len(means) < 2:
         raise MissingDataError(f"{COMMAND} lambda")
     mean, margin = st.mean_interval(means), _floor("lambda", table)
@@ -330,14 +341,15 @@ def printed_setting(checkout: Path) -> Decision:
     """Counting decides; runs only illustrate. d is 125 million and a typical weight 0.02. Directions of norm sqrt(d)
     make the step d times larger."""
     table = runs(checkout, "setting", "setting-gpu")
-    made = st.measured(table[table["arm"] == "printed"])
-    moved = [_moved(*cell, part) for cell, part in made.groupby(["base", "task"])]
-    return *printed_step(), " ".join(moved)
+    made = st.measured(where(table, table["arm"] == "printed"))
+    moved = [_moved(base, task, part) for (base, task), part in groups(made, ["base", "task"])]
+    verdict, text = printed_step()[:2]
+    return verdict, text, " ".join(moved)
 
 
 def _moved(base: str, task: str, part: pd.DataFrame) -> str:
-    ends = part.sort_values("round").groupby("config_sha256")["loss"].agg(["first", "last"])
-    change = (ends["last"] - ends["first"]).abs().max()
+    losses = [run.sort_values("round")["loss"].to_numpy() for _, run in groups(part, "config_sha256")]
+    change = max(abs(loss[-1] - loss[0]) for loss in losses)
     text = f"{base} on {task}: the loss moved by at most {change:.1e} in {part['rounds'].max()} rounds"
     error, lost = part["difference_error"].max(), part["update_lost"].max()
     detail = f"; finite differences are off by {error:.2g} times their size, and rounding loses {lost:.0%} of a step"
@@ -350,6 +362,7 @@ def frozen_or_dropped(checkout: Path) -> Decision:
     evaluate the gradient at the full model (frozen), so the theory covers frozen blocks only."""
     texts = [
         f"{row.base} on {row.task} {row.value:+.3f} nats (seeds: {row.count})"
-        for row in st.by_cell(st.paired(runs(checkout, "blocks", "blocks-gpu"), "dropped", "frozen")).itertuples()
+        for row in _rows(st.by_cell(st.paired(runs(checkout, "blocks", "blocks-gpu"), "dropped", "frozen")))
     ]
-    return *dropped_update(), f"Dropped minus frozen in runs: {'; '.join(texts)}." if texts else ""
+    verdict, text = dropped_update()[:2]
+    return verdict, text, f"Dropped minus frozen in runs: {'; '.join(texts)}." if texts else ""

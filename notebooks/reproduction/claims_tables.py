@@ -132,7 +132,7 @@ def rounds_percent() -> Decision:
 def rounds_passes() -> Decision:
     """It is faster per round only. A round takes 11 passes at Q = 10 and 2 at Q = 1; the paper counts rounds."""
     ratios = [11 * row.rounds["zorba"] / (2 * row.rounds["decomfl"]) for row in TABLE]
-    return np.median(ratios) < 1, (
+    return bool(np.median(ratios) < 1), (
         f"by Table I's rounds ZorBA takes {np.median(ratios):.1f} times DeComFL's forward passes (median of "
         f"{len(TABLE)} rows, least {min(ratios):.1f})"
     )
@@ -184,7 +184,7 @@ def sent_comparable() -> Decision:
         run_communication(name, A, rounds=100, reports=100 * NUM_CLIENTS, num_directions=Q).total("needed")
         for name, A, Q in (("zorba", A_MN, 10), ("decomfl", np.ones_like(A_MN), 1))
     )
-    return by_text < 2, (
+    return bool(by_text < 2), (
         f"{by_text:.1f} times DeComFL's numbers by the text (printed {min(printed):.2f} to {max(printed):.2f}); with "
         f"an average for each block {zorba / decomfl:.0f} times"
     )

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,8 +70,10 @@ class PaperRow:
 
 
 def _row(preset: str, dataset: str, seq_len: int, blocks: int, rounds: tuple, gib: tuple, sent: str) -> PaperRow:
-    columns = (rounds, gib, sent.split())
-    return PaperRow(preset, dataset, seq_len, blocks, *(dict(zip(METHODS, each, strict=True)) for each in columns))
+    def by_method(values: Sequence) -> dict[str, Any]:
+        return dict(zip(METHODS, values, strict=True))
+
+    return PaperRow(preset, dataset, seq_len, blocks, by_method(rounds), by_method(gib), by_method(sent.split()))
 
 
 _S, _L = "opt-125m", "opt-1.3b"

@@ -7,12 +7,14 @@ Shapes: M blocks, N clients.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from notebooks.reproduction.frames import groups, where
 from zorba_core.allocation import Allocation
 from zorba_core.plots.allocation import client_order
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, apply
@@ -66,10 +68,10 @@ def arm_curves_figure(table: pd.DataFrame, *, palette: Palette = LIGHT) -> go.Fi
     """Mean loss over seeds against rounds, a line for each arm of one cell, with the range over seeds. A line ends
     where the first of its runs ends."""
     figure = go.Figure()
-    runs = table[table["role"] == "measure"]
-    for index, (arm, rows) in enumerate(runs.groupby("arm", sort=False)):
-        at = rows.groupby("round")["loss"].agg(["mean", "min", "max", "count"])
-        at = at[at["count"] == at["count"].max()]
+    runs = where(table, table["role"] == "measure")
+    for index, (arm, rows) in enumerate(groups(runs, "arm", sort=False)):
+        at = cast(pd.DataFrame, rows.groupby("round")["loss"].agg(["mean", "min", "max", "count"]))
+        at = where(at, at["count"] == at["count"].max())
         color = palette.series[index % len(palette.series)]
         figure.add_scatter(
             x=[*at.index, *at.index[::-1]],
@@ -107,7 +109,7 @@ def differences_figure(
 
     figure, ticks = go.Figure(), []
     for name, rows in differences.items():
-        for (base, *_), cell in rows.groupby(CELL, sort=False):
+        for (base, *_), cell in groups(rows, CELL, sort=False):
             seeds, mean = cell["difference"], mean_interval(cell["difference"])
             y, finite = len(ticks), np.isfinite(mean.high)
             ticks.append(f"{name}<br><span style='color:{palette.muted}'>{base}</span>")

@@ -20,6 +20,7 @@ from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.errors import InvalidInputError
 from zorba_core.fleet import Fleet
+from zorba_core.vram import ModelSpec
 
 PROFILES = ("cpu", "gpu")
 SMALL, REAL = "opt-mini", "smollm2-135m"
@@ -72,11 +73,12 @@ def balanced(M: int, N: int, blocks: int) -> Allocation:
 @functools.cache
 def scenario(name: str, base: str = "opt-125m") -> Allocation:
     """The matrix of SC1, SC2 or SC3: 50 clients of draw 0, the blocks of ``base``, the printed ratio and Lambda."""
+    model: str | ModelSpec = base
     if base == REAL:
         from zorba_core.runs.load import read_spec
 
-        base = read_spec(base)
-    fleet, asked = Fleet.uniform(base, 50, seed=0), PAPER_SCENARIOS[name]
+        model = read_spec(base)
+    fleet, asked = Fleet.uniform(model, 50, seed=0), PAPER_SCENARIOS[name]
     problem = Problem(fleet.budget_N, fleet.num_blocks, fleet.total_at_ratio(asked.vram_ratio), "eq")
     return Allocation(solve_scenario(problem, asked.bias_lambda, time_limit=60.0).allocation.A_MN)
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import ndtr
 
+from notebooks.reproduction.frames import groups, mean_by, where
 from notebooks.reproduction.sweep import late_values
 from zorba_core.errors import InvalidInputError
 
@@ -50,13 +51,13 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Mean:
     mean = float(values.mean())
     if values.size == 1:
         return Mean(mean, -math.inf, math.inf, 1)
-    half = stats.t.ppf((1 + level) / 2, values.size - 1) * float(values.std(ddof=1)) / math.sqrt(values.size)
+    half = float(stats.t.ppf((1 + level) / 2, values.size - 1) * values.std(ddof=1)) / math.sqrt(values.size)
     return Mean(mean, mean - half, mean + half, values.size)
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of measured runs, without trials."""
-    return table[table["role"] == "measure"]
+    return where(table, table["role"] == "measure")
 
 
 def rounds_to_target(table: pd.DataFrame, target: float, cost: str = "round") -> pd.DataFrame:
@@ -67,7 +68,7 @@ def rounds_to_target(table: pd.DataFrame, target: float, cost: str = "round") ->
         cost: the column to count in: ``round``, ``forward_passes`` or ``bytes``.
     """
     rows = []
-    for _, run in measured(table).sort_values("round").groupby("config_sha256", sort=False):
+    for _, run in groups(measured(table).sort_values("round"), "config_sha256", sort=False):
         reached = np.flatnonzero(run["accuracy"] >= target)
         spent = run[cost].to_numpy(float)
         low = spent[max(reached[0] - 1, 0)] if len(reached) else spent[-1]
@@ -92,18 +93,18 @@ def median_rounds(reached: pd.DataFrame) -> pd.DataFrame:
 def paired(table: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
     """Late loss of ``arm`` minus that of ``other``, a row for each cell and seed that both arms finished."""
     late = late_values(measured(table))
-    late = late[late["status"] == "finished"]
+    late = where(late, late["status"] == "finished")
     pivot = late.pivot_table(index=[*CELL, "seed"], columns="arm", values="loss", aggfunc="first")
     if not {arm, other} <= set(pivot.columns):
         return pd.DataFrame(columns=[*CELL, "seed", "difference"])
-    return (pivot[arm] - pivot[other]).dropna().rename("difference").reset_index()
+    return pd.DataFrame({"difference": pivot[arm] - pivot[other]}).dropna().reset_index()
 
 
 def by_cell(differences: pd.DataFrame) -> pd.DataFrame:
     """A row for each cell: the mean over its seeds with a 95 % interval. Columns value, low, high, count."""
     rows = [
         dict(zip(CELL, cell, strict=True)) | mean_interval(seeds["difference"])._asdict()
-        for cell, seeds in differences.groupby(CELL, sort=False)
+        for cell, seeds in groups(differences, CELL, sort=False)
     ]
     return pd.DataFrame(rows, columns=[*CELL, *Mean._fields])
 
@@ -120,12 +121,12 @@ def placebo_differences(table: pd.DataFrame) -> pd.DataFrame:
 def best_rates(table: pd.DataFrame) -> pd.DataFrame:
     """For each cell and arm: the rates of the trials, the rate with the lowest late loss, and whether it lies on the
     edge of the grid. A rate at which a trial diverged counts as worst."""
-    trials = late_values(table[table["role"] == "trial"])
+    trials = late_values(where(table, table["role"] == "trial"))
     trials = trials.assign(loss=trials["loss"].where(trials["status"] == "finished", math.inf))
     rows = []
-    for key, arm in trials.groupby([*CELL, "arm"], sort=False):
-        loss = arm.groupby("lr")["loss"].mean()
-        best = float(loss.idxmin())
+    for key, arm in groups(trials, [*CELL, "arm"], sort=False):
+        loss = mean_by(arm, "lr", "loss")
+        best = float(loss.index[loss.argmin()])
         edge = best in (loss.index.min(), loss.index.max())
         rows.append(
             dict(zip([*CELL, "arm"], key, strict=True))
@@ -154,15 +155,16 @@ def cost_ratio(reached: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
     with its 95 % interval, from the intervals of :func:`rounds_to_target`. Columns value, low, high, count. A cell has
     no row if no seed bounds its ratio."""
     rows = []
-    for cell, runs in reached.groupby(CELL, sort=False):
-        sides = [runs[runs["arm"] == name].set_index("seed")[["low", "high"]] for name in (arm, other)]
+    for cell, runs in groups(reached, CELL, sort=False):
+        sides = [where(runs, runs["arm"] == name).set_index("seed")[["low", "high"]] for name in (arm, other)]
         pair = sides[0].join(sides[1].add_suffix("_other"), how="inner")
         with np.errstate(divide="ignore"):
             log = np.log(pair)
         low_P, high_P = log["low"] - log["high_other"], log["high"] - log["low_other"]
         mean = log_ratio(low_P, high_P)
         if mean is not None:
-            ratio = Mean(*(math.exp(end) if end < 700 else math.inf for end in mean[:3]), mean.count)
+            value, low, high = (math.exp(end) if end < 700 else math.inf for end in mean[:3])
+            ratio = Mean(value, low, high, mean.count)
             rows.append(dict(zip(CELL, cell, strict=True)) | ratio._asdict())
     return pd.DataFrame(rows, columns=[*CELL, *Mean._fields])
 

@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 
+from notebooks.reproduction.frames import where
 from zorba_core.allocation import Allocation
 from zorba_core.engine.communication import run_communication
 from zorba_core.engine.parts import method_facts
@@ -216,10 +218,10 @@ def trial_losses(plan: Plan, cell: Cell, arm: Arm, grid: Iterable[float], table:
     losses = {}
     for lr in grid:
         wanted = [planned_run(plan, cell, arm, "trial", seed, lr).sha256 for seed in cell.trial_seeds]
-        rows = table[table["config_sha256"].isin(wanted)]
-        if rows["config_sha256"].nunique() == len(wanted):
+        rows = where(table, table["config_sha256"].isin(wanted))
+        if len(set(rows["config_sha256"])) == len(wanted):
             late = late_values(rows)
-            losses[lr] = float("inf") if (late["status"] != "finished").any() else float(late["loss"].mean())
+            losses[lr] = float(np.mean(late["loss"])) if set(late["status"]) == {"finished"} else float("inf")
     return losses
 
 
@@ -235,8 +237,8 @@ def best_rate(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> float | 
 def late_values(table: pd.DataFrame) -> pd.DataFrame:
     """A row for each run: mean ``loss`` and ``accuracy`` of the evaluations in the last third of its rounds, with the
     other columns of its first row."""
-    late = table[table["round"] > table["rounds"] * 2 / 3]
-    means = late.groupby("config_sha256")[["loss", "accuracy"]].mean()
+    late = where(table, table["round"] > table["rounds"] * 2 / 3)
+    means = cast(pd.DataFrame, late.groupby("config_sha256")[["loss", "accuracy"]].mean())
     first = (
         table.drop_duplicates("config_sha256").set_index("config_sha256").drop(columns=["loss", "accuracy", "round"])
     )
@@ -382,7 +384,7 @@ def rows_of(planned: PlannedRun, run: Any, status: str) -> pd.DataFrame:
                 "weights_sha256": sha256_of[point.round],
             }
         )
-    return pd.DataFrame(rows)[list(COLUMNS)].astype(dict(COLUMNS))
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict(COLUMNS))
 
 
 def _measured_before(environment: Mapping[str, Any]) -> dict[str, float]:

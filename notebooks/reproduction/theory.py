@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import bias_lambda as lambda_of
 
-Loss = Callable[[NDArray], float]
+Loss = Callable[[NDArray], Any]  # of one number
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt
     run = read_run(json.loads(done.out)["run"])
     assert (run.config["num_clients"], run.config["division"]) == (3, "natural")
     assert "label   verdict: " in done.err
-    assert run.config["rate"]["trials"]
+    assert (run.config["lr"], run.config["calibration"]) == ("auto", "batch")
+    assert len(run.environment["data"]["prompts"]) > 5
     assert "learning rate" in done.err
     assert run.environment["data"]["baselines"]["majority"] == 0.375
     assert "[inferred; --prompt]" in done.err

@@ -153,11 +153,11 @@ def test_a_missing_data_folder_is_said_with_status_2(tiny, monkeypatch, tmp_path
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_diverging_run_leaves_with_status_1_and_one_line_of_reason(tiny, tmp_path):
-    code, out, err = call("train", *tiny, "--lr", "1e30", "--clients", "3", "--force")
-    assert (code, out) == (1, "")
-    assert "try a smaller learning rate" in err.strip().splitlines()[-1]
-    assert not list_runs(tmp_path / "runs").runs[0].finished
+def test_a_run_whose_rate_is_far_too_large_says_that_it_goes_back(tiny, tmp_path):
+    code, out, err = call("train", *tiny, "--lr", "1e30", "--clients", "3", "--rounds", "4", "--force")
+    assert code == 0
+    assert "back to round 0, at half the rate" in err
+    assert "taken from round 0" in out
 
 
 @pytest.mark.slow

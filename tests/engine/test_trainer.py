@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from zorba_core.engine.schedule import back_off
 
 from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from zorba_core.federation import client_app, members
-from zorba_core.federation.request import Request, run_config
+from zorba_core.federation.request import ServerRequest, run_config
 from zorba_core.federation.simulate import LocalGrid
 from zorba_core.runs import Run
 from zorba_core.runs.train import fine_tune
@@ -32,16 +32,16 @@ def _no_client_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ask(tiny_opt_folder: Path, tmp_path: Path) -> Callable[..., Request]:
+def ask(tiny_opt_folder: Path, tmp_path: Path) -> Callable[..., ServerRequest]:
     """A request, from changes of the run-config and of the settings."""
 
-    def make(settings: dict[str, Any] | None = None, **config: Any) -> Request:
+    def make(settings: dict[str, Any] | None = None, **config: Any) -> ServerRequest:
         given = {f"settings.{name}": value for name, value in {**SETTINGS, **(settings or {})}.items()}
         usual = {
             "model": str(tiny_opt_folder), "budgets": ",".join(map(str, BUDGETS)), "force": True,
             "runs-folder": str(tmp_path / "federated"), "deadline": 5.0, "start-timeout": 1.0,
         }  # fmt: skip
-        return Request.of(run_config(**usual | given | config))
+        return ServerRequest.of(run_config(**usual | given | config))
 
     return make
 
@@ -55,12 +55,12 @@ def nodes(tiny_opt_folder: Path) -> list[dict[str, Any]]:
 def in_one_process(tmp_path: Path) -> Callable[..., Run]:
     """The run that ``zorba train`` makes of a request."""
 
-    def run(request: Request, **options: Any) -> Run:
-        who = {"allocation": request.allocation}
+    def run(request: ServerRequest, **options: Any) -> Run:
+        who = {"allocation": request.run.allocation}
         if request.terms.settings.method == "decomfl":
             who = {"num_clients": request.terms.clients}
         return fine_tune(
-            **who, dataset=request.task, model=request.terms.model, settings=request.terms.settings,
+            **who, dataset=request.run.task, model=request.terms.model, settings=request.terms.settings,
             division=request.terms.division, alpha=request.terms.alpha, runs_folder=tmp_path / "one", force=True,
             **options,
         )  # fmt: skip

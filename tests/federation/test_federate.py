@@ -16,11 +16,11 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import client_app
 from zorba_core.federation.loopback import _toml
 from zorba_core.federation.options import ServerOptions
-from zorba_core.federation.request import APP, Request, Terms, run_config
+from zorba_core.federation.request import APP, ServerRequest, Terms, run_config
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.folder import task_of
 from zorba_core.runs.log import LOG
 from zorba_core.runs.record import Callback
+from zorba_core.runs.request import task_of
 
 QUICK = "--rounds 2 --directions 2 --batch-size 2 --seq-len 24 --eval-every 1 --eval-rows 12 --lr 1e-3 --force --json"
 
@@ -43,11 +43,11 @@ def test_the_app_folder_is_what_flower_takes_and_names_our_two_files():
 
 
 def test_the_defaults_of_the_app_folder_are_a_run():
-    request = Request.of(run_config())
-    assert (request.task.name, request.terms.clients, request.terms.settings.directions) == ("toy-reviews", 4, 10)
+    request = ServerRequest.of(run_config())
+    assert (request.run.task.name, request.terms.clients, request.terms.settings.directions) == ("toy-reviews", 4, 10)
     assert request.options == ServerOptions()
-    assert request.allocation.A_MN.all()
-    other = Request.of(run_config(prompt="{text} So", **{"label-words": '["a", "b"]'})).terms
+    assert request.run.allocation.A_MN.all()
+    other = ServerRequest.of(run_config(prompt="{text} So", **{"label-words": '["a", "b"]'})).terms
     received = task_of(Terms.read(other.to_json()).task)  # by a client
     assert (received.prompt, received.label_words) == ("{text} So", ("a", "b"))
 
@@ -57,14 +57,14 @@ def test_a_wrong_run_config_is_named():
         ({"settings.method": "fedit", "settings.lr": 0.1}, "runs methods that exchange scalars: zorba, decomfl"),
         ({"settings.estimator": "exact"}, "clients compute forward passes only; use cohort or reference"),
         ({"min-clients": 9}, "min_clients is 9 and there are 4 clients"),
-        ({"budgets": "12,6"}, "the allocation is for 2 clients, not 4"),
-        ({"budgets": "many"}, "budgets is 'many'"),
+        ({"budgets": "12,6"}, "budgets names 2 clients, --clients is 4"),
+        ({"budgets": "many"}, "client 0: budget is 'many'"),
         ({"settings.rule": "mode"}, "rule is 'mode'"),
         ({"settings.lr": -1.0}, "lr is -1.0"),
         ({"clients": 0}, "clients is 0"),
     ]:
         with pytest.raises(InvalidInputError, match=says):
-            Request.of(run_config(**changes))
+            ServerRequest.of(run_config(**changes))
 
 
 def test_a_config_travels_as_toml():
@@ -132,6 +132,6 @@ def test_a_finished_run_and_one_of_other_hosts_are_not_resumed(ask, nodes, tmp_p
     assert "the clients are on other hosts; resume it with: flwr run" in refused.err
     with pytest.raises(InvalidInputError, match="resume it with: zorba resume"):
         elsewhere.resume()
-    done = serve(Request.of({"resume": str(elsewhere.path)}), LocalGrid(nodes))
+    done = serve(ServerRequest.of({"resume": str(elsewhere.path)}), LocalGrid(nodes))
     with pytest.raises(InvalidInputError, match="this run is finished"):
-        serve(Request.of({"resume": str(done.path)}), LocalGrid(nodes))
+        serve(ServerRequest.of({"resume": str(done.path)}), LocalGrid(nodes))

@@ -16,15 +16,16 @@ M, Q = 12, 10
 def averages(count: int, first: int = 1) -> tuple[Average, ...]:
     random = np.random.default_rng(0)
     return tuple(
-        Average(t, 1e-3 / t, random.integers(2**32, size=Q, dtype=np.uint32), random.normal(size=(M, Q)))
+        Average(t, t - 1, 1e-3 / t, random.integers(2**32, size=Q, dtype=np.uint32), random.normal(size=(M, Q)))
         for t in range(first, first + count)
     )
 
 
 def instruction(count: int = 1, **changes) -> Instruction:
     seeds_Q = np.arange(2**32 - Q, 2**32, dtype=np.uint32)
-    asks = {"round": count + 1, "seeds_Q": seeds_Q, "blocks": (0, 5), "held_out": (3,), "prior_C": (-0.1, 1e-300)}
-    return Instruction("run", 0, 0, averages(count), **{**asks, **changes})
+    asks = {"round": count + 1, "seeds_Q": seeds_Q, "blocks": (0, 5), "prior_C": (-0.1, 1e-300)}
+    asks |= {"prompt": "{text}\nIt is", "prompts": ("{text} a:", "{text}\nb"), "rows": 12, "after": 3}
+    return Instruction("run", 7, averages(count), **{**asks, **changes})
 
 
 def answer(records: RecordDict) -> Answer:
@@ -37,12 +38,12 @@ def answer(records: RecordDict) -> Answer:
 def test_a_task_arrives_to_the_bit():
     for count in [0, 1, 3]:
         sent, read = instruction(count), protocol.read_instruction(protocol.instruction_records(instruction(count)))
-        for name in ("run", "line", "start", "round", "blocks", "held_out", "prior_C"):
+        for name in ("run", "line", "round", "after", "blocks", "prior_C", "prompt", "prompts", "rows"):
             assert getattr(read, name) == getattr(sent, name)
         assert read.seeds_Q.tobytes() == sent.seeds_Q.tobytes()
         assert len(read.averages) == count
         for ours, theirs in zip(read.averages, sent.averages, strict=True):
-            assert (ours.round, ours.lr) == (theirs.round, theirs.lr)
+            assert (ours.round, ours.after, ours.lr) == (theirs.round, theirs.after, theirs.lr)
             assert ours.seeds_Q.tobytes() == theirs.seeds_Q.tobytes()
             assert ours.rho_bar_MQ.tobytes() == theirs.rho_bar_MQ.tobytes()
 
@@ -103,11 +104,11 @@ def test_an_answer_with_anything_else_is_refused():
 
 
 def test_a_client_gets_the_averages_that_it_has_not_seen():
-    line = Line(2, 17, list(averages(5, first=18)))
-    assert line.end == 22
-    assert [average.round for average in line.after(20)] == [21, 22]
+    line = Line(2, [*averages(2), *averages(3, first=18)])  # the run went back to round 2
+    assert line.end == 20
+    assert [average.round for average in line.after(2)] == [18, 19, 20]
     assert len(line.after(0)) == 5  # a process that keeps nothing
-    assert line.after(22) == ()
+    assert line.after(20) == ()
 
 
 def test_a_round_costs_the_bytes_that_the_readme_states():
@@ -115,7 +116,7 @@ def test_a_round_costs_the_bytes_that_the_readme_states():
         return sum(len(part.deflate()) for part in get_all_nested_objects(records).values())
 
     down, up = (
-        protocol.instruction_records(instruction(prior_C=(), held_out=())),
+        protocol.instruction_records(instruction(prior_C=(), prompt="", prompts=(), rows=0)),
         protocol.answer_records({"replica_round": 9}, np.ones(Q)),
     )
     assert size(down) < 2_200

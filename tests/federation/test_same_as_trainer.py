@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 import zorba_core as zorba
-from tests.federation.conftest import SETTINGS, all_equal
+from tests.federation.conftest import all_equal
 from tests.runs.test_option_runs import folder  # noqa: F401 - a fixture
 from tests.runs.test_own_data import reviews
 from zorba_core.data.infer import task_for
 from zorba_core.data.task import table_of
+from zorba_core.federation import client_app
 from zorba_core.federation.server_app import serve
 from zorba_core.federation.simulate import LocalGrid
 from zorba_core.files import to_json
@@ -53,19 +57,30 @@ def test_a_method_with_server_state_has_them_too(ask, nodes, in_one_process):
     assert states[0] == states[1]
 
 
-def test_the_learning_rate_is_found_with_the_clients_as_in_one_process(ask, nodes, in_one_process, monkeypatch):
-    monkeypatch.setattr("zorba_core.runs.rate._MOST_RATES", 3)
-    request = ask(
-        {"directions": 40, "num_seeds": 64, "rounds": 2, "batch_size": 2, "estimator": "cohort"}, **{"find-lr": True}
-    )
-    one, many = in_one_process(request, find_lr=True), serve(request, LocalGrid(nodes))
-    rates = [run.config["rate"] for run in (one, many)]
-    assert many.config["lr"] == one.config["lr"] != SETTINGS["lr"]
-    assert rates[0]["rounds"] == rates[1]["rounds"] > 4
-    assert [trial["lr"] for trial in rates[0]["trials"]] == [trial["lr"] for trial in rates[1]["trials"]]
-    assert rates[0]["initial_loss"] == pytest.approx(rates[1]["initial_loss"], rel=1e-12)
+def test_a_rate_in_units_of_the_scalars_and_the_centred_loss_have_them_too(ask, nodes, in_one_process):
+    """The clients measure the preference of the weights of then; the rate follows from their scalars."""
+    request = ask({"lr": "auto", "calibration": "batch", "schedule": "cosine", "estimator": "cohort"})
+    one, many = in_one_process(request), serve(request, LocalGrid(nodes))
+    assert [done.lr for done in many.rounds] == [done.lr for done in one.rounds]
+    assert len({done.lr for done in many.rounds[1:]}) == 4
+    for ours, theirs in zip(many.rounds[::2], one.rounds[::2], strict=True):
+        assert ours.prior_C.tobytes() == theirs.prior_C.tobytes()
+        assert ours.eval_loss == theirs.eval_loss
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
     assert all_equal(many)
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_run_that_goes_back_takes_its_clients_with_it(ask, nodes, in_one_process, monkeypatch, resident):
+    request = ask({"lr": 1e30, "rounds": 6, "estimator": "cohort"})
+    grid = LocalGrid(nodes)
+    monkeypatch.setattr(client_app, "RESIDENT", resident)
+    one, many = in_one_process(request), serve(request, grid)
+    assert [done.after for done in many.rounds] == [done.after for done in one.rounds]
+    assert any(done.after is not None for done in many.rounds)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all_equal(many)
+    assert replay(many.path).network.weights_sha256() == many.summary["weights_sha256"]
 
 
 @pytest.fixture
@@ -88,7 +103,7 @@ def of_task(task) -> dict:
 def test_clients_with_their_own_files_and_a_label_prior_are_a_run_on_all_files(
     own, ask, nodes, in_one_process, tmp_path, key
 ):
-    request = ask(**of_task(own))
+    request = ask({"calibration": "base"}, **of_task(own))
     files = sorted(map(str, (tmp_path / "clients").iterdir())) if key == "rows" else [own.rows.train] * 3
     grid = LocalGrid([{**node, key: file} for node, file in zip(nodes[:3], files, strict=True)])
     one, many = in_one_process(request), serve(request, grid)
@@ -98,6 +113,22 @@ def test_clients_with_their_own_files_and_a_label_prior_are_a_run_on_all_files(
     assert all_equal(many, 3)
     assert many.predict(["the food was lovely"])["prediction"].tolist()[0] in ("good", "bad")
     assert many.evaluate().describe()["rows"] == 20
+
+
+def test_the_clients_choose_the_prompt_as_in_one_process(own, ask, nodes, in_one_process):
+    """Each sends a number a prompt; its rows get the words of the chosen one."""
+    prompts = ("{remark} It was", "{remark}\nThe verdict is", "Remark: {remark} Verdict:", "{remark} So it was")
+    task = replace(own, prompts=prompts)
+    files = sorted(map(str, Path(own.rows.train).parent.iterdir()))
+    request = ask({"calibration": "batch"}, **of_task(task))
+    grid = LocalGrid([{**node, "rows": file} for node, file in zip(nodes[:3], files, strict=True)])
+    one, many = in_one_process(request), serve(request, grid)
+    table = many.environment["data"]["prompts"]
+    assert table == one.environment["data"]["prompts"]
+    assert many.task.prompt == table[0]["prompt"] == one.task.prompt
+    assert sorted(entry["prompt"] for entry in table) == sorted(prompts)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all_equal(many, 3)
 
 
 @pytest.mark.parametrize("kind", ["options", "text"])

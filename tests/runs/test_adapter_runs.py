@@ -10,6 +10,7 @@ import pytest
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.data.own_rows import text_rows
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs import Run
 from zorba_core.runs.export import export_run
@@ -49,8 +50,8 @@ def test_the_exported_model_has_the_adapters_merged_and_predicts_as_the_run_does
     merged = Blocks(load_model(tmp_path / "exported"))
     assert merged.weights_sha256() != run.environment["base_weights_sha256"]
     rows, _ = encoded(rebuilt, text_rows(run.task, texts))
-    expected = label_probabilities(rebuilt.network, rows)
-    assert np.allclose(label_probabilities(merged, rows), expected, atol=1e-5)
+    expected = label_probabilities(rebuilt, rebuilt.network, rows)
+    assert np.allclose(np.exp(label_log_probabilities(merged, rows)), expected, atol=1e-5)
 
 
 def test_an_exported_adapter_is_apart_from_its_base(run, tmp_path):

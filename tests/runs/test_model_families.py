@@ -38,7 +38,8 @@ def saved(request, tmp_path, tiny_tokenizer):
 def test_a_run_trains_saves_and_replays(saved, tmp_path):
     exact = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_pretrained(saved).parameters())
     assert (read_spec(saved).num_blocks, read_spec(saved).num_parameters) == (3, exact)
-    run = fine_tune(ALLOCATION, model=saved, settings=SETTINGS, runs_folder=tmp_path / "runs", force=True)
+    settings = SETTINGS.replace(lr=1e-5)  # so small that the loss falls, and the last round is the run's result
+    run = fine_tune(ALLOCATION, model=saved, settings=settings, runs_folder=tmp_path / "runs", force=True)
     trained = Blocks(AutoModelForCausalLM.from_pretrained(run.export(tmp_path / "exported")))
     assert trained.weights_sha256() == run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]

@@ -10,6 +10,7 @@ from tests.runs.resumable import ALLOCATION, SETTINGS, interrupted, resume
 from zorba_core.data import load as loading
 from zorba_core.data import own_rows
 from zorba_core.data.infer import task_for
+from zorba_core.data.templates import prompts_of, read_templates
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import load
 from zorba_core.runs.models import max_positions
@@ -73,7 +74,8 @@ def test_a_large_model_reads_long_rows_in_smaller_batches(tiny_opt_folder, monke
 def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way(csv, whole, tiny_opt_folder, tmp_path):
     run = tuned(csv, tiny_opt_folder, tmp_path)
     task = run.task
-    assert (task.prompt, task.label_names, task.label_words) == ("{remark} Verdict:", ("bad", "good"), ("bad", "good"))
+    assert task.prompt in prompts_of(read_templates(), "{remark}", "verdict")
+    assert (task.prompts, task.label_names, task.label_words) == ((), ("bad", "good"), ("bad", "good"))
     assert task.rows.train == str(csv)
     assert "task" not in whole.config  # the name of a built-in one says it all
     again = tuned(task, tiny_opt_folder, tmp_path)
@@ -93,7 +95,7 @@ def test_a_run_reads_its_file_once_and_again_where_it_has_changed(csv, tiny_opt_
         ALLOCATION, data=csv, overrides=zorba.Overrides(client="branch"), model=tiny_opt_folder, settings=SETTINGS,
         force=True, runs_folder=tmp_path / "runs",
     )  # fmt: skip
-    assert (len(reads), len(prepared)) == (1, 1)
+    assert (len(reads), len(prepared)) == (1, 2)  # prepared for the choice of a prompt, and then for the run
     csv.write_text(csv.read_text().replace("lovely", "splendid"))
     assert "splendid" in loading.load(task_for(csv))["remark"].str.cat()
     assert len(reads) == 2

@@ -128,3 +128,32 @@ def test_the_environment_names_no_host_and_no_user(monkeypatch):
     for module, function in [(platform, "node"), (socket, "gethostname"), (getpass, "getuser")]:
         monkeypatch.setattr(module, function, lambda: "secret-17")
     assert "secret-17" not in str(environment_of(Settings()))
+
+
+def test_a_list_of_runs_reads_no_log_beyond_its_first_line(whole, tmp_path):
+    for name in ("a", "b"):
+        shutil.copytree(whole.path, tmp_path / name)
+    log = bytearray((tmp_path / "a" / "rounds.jsonl").read_bytes())
+    log[len(log) // 2] ^= 1
+    (tmp_path / "a" / "rounds.jsonl").write_bytes(log)
+    runs = {run.name: run for run in list_runs(tmp_path).runs}
+    assert runs["a"].best_accuracy == runs["b"].best_accuracy == max(whole.evaluations["eval_accuracy"])
+    assert runs["b"].rounds_done == 9
+    with pytest.raises(InvalidInputError, match="is damaged"):
+        read_run(runs["a"].path.parent / "a").metrics["round"]
+
+
+def test_a_run_says_in_one_line_what_matters_and_shows_its_loss(whole):
+    before, after = whole.summary["initial_accuracy"], whole.summary["final_accuracy"]
+    scores = f"accuracy {before:.3f} → {after:.3f}"
+    assert repr(whole) == f"Run({whole.name}: ZorBA on {whole.request.task.name}, 9 of 9 rounds, {scores})"
+    page = whole._repr_html_()
+    assert page.count("<svg") == page.count("<polyline") == 1
+    assert len(page) < 4000
+
+
+def test_a_run_of_another_layout_is_one_clear_line(whole, tmp_path):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / "config.json").write_text(json.dumps(read_json(run / "config.json") | {"version": 99}))
+    with pytest.raises(InvalidInputError, match=r"its layout is version 99, and this zorba_core reads version 1; use"):
+        read_run(run)

@@ -65,13 +65,13 @@ def test_a_run_ends_at_the_first_evaluation_with_the_target_accuracy(tiny_opt_fo
     assert {**again.summary, "memory": 0} == {**run.summary, "memory": 0}
 
 
-def test_a_run_that_diverges_keeps_its_rounds_and_has_no_summary(tiny_opt_folder, tmp_path):
-    settings = Settings(rounds=20, directions=2, num_seeds=8, eval_rows=10, eval_every=1, lr=1e30)
-    with pytest.raises(RunError, match=r"round \d+: .*; the run diverged, try a smaller learning rate"):
-        fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
-    (run,), problems = list_runs(tmp_path)
-    assert (run.finished, problems) == (False, ())
-    assert run.metrics["round"].tolist()[0] == 0
+def test_a_run_whose_rate_is_far_too_large_ends_with_the_base_model_and_says_so(tiny_opt_folder, tmp_path, caplog):
+    settings = Settings(rounds=6, directions=2, num_seeds=8, eval_rows=10, eval_every=1, lr=1e30)
+    run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
+    assert (run.finished, run.summary["final_round"]) == (True, 0)
+    assert run.summary["final_accuracy"] == run.summary["initial_accuracy"]
+    assert run.summary["weights_sha256"] == run.environment["base_weights_sha256"]
+    assert "back to round 0, at half the rate" in caplog.text
 
 
 @pytest.mark.parametrize(("failure", "raised"), [(ArithmeticError, ArithmeticError), (MemoryError, RunError)])

@@ -163,10 +163,10 @@ def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported):
 
 def test_the_cards_lines_take_the_models_preference_out_as_the_run_does(tiny_opt_folder, tmp_path):
     words = ["bad", "good"]
-    for seed in range(2):
+    for seed, calibration in enumerate(["base", "batch"]):
         run = fine_tune(
-            ALLOCATION, model=tiny_opt_folder, settings=SETTINGS.replace(seed=seed),
-            overrides=Overrides(label_words=words), prior=True, runs_folder=tmp_path, force=True,
+            ALLOCATION, model=tiny_opt_folder, settings=SETTINGS.replace(seed=seed, calibration=calibration),
+            overrides=Overrides(label_words=words), runs_folder=tmp_path, force=True,
         )  # fmt: skip
         card = run_card(run.export(tmp_path / f"model-{seed}"))
         assert len(card.code.splitlines()) == 3
@@ -206,9 +206,11 @@ def test_the_card_says_what_was_measured_and_no_path(whole, exported, tiny_opt_f
     assert "Simulated: exact derivatives along" in card
 
 
-def test_the_card_of_a_run_with_finite_differences_says_forward_passes_only(whole):
+def test_the_card_of_a_run_with_finite_differences_says_forward_passes_only(whole, monkeypatch):
     opened = open_model(read_run(whole.path))
-    opened.run.config.update(estimator="cohort", schedule="cosine")
+    request = opened.run.request
+    settings = request.settings.replace(estimator="cohort", schedule="cosine")
+    monkeypatch.setitem(vars(opened.run), "request", request.replace(settings=settings))
     card = model_card(opened, "folder")
     assert "Forward passes only: " in card
     assert "at its highest (cosine schedule)" in card

@@ -39,7 +39,7 @@ class FrontTable(pd.DataFrame):
         return pd.DataFrame
 
     def __repr__(self) -> str:
-        front = self[self["on_front"]].sort_values("vram_ratio")
+        front = self.sort_values("vram_ratio").query("on_front")
         knee = front[front["knee"]]
         first, last, *bend = (
             f"Λ {value:.3g} with {ratio:.0%}"
@@ -56,7 +56,7 @@ class FrontTable(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         """In a notebook: the front's curve, Λ on a logarithmic axis, and its knee."""
-        front = self[self["on_front"]].sort_values("vram_ratio")
+        front = self.sort_values("vram_ratio").query("on_front")
         ratio_F, lambda_F = front["vram_ratio"].to_numpy(), front["lambda"].to_numpy()
         ends = [f"{value:.0%}" for value in (ratio_F[0], ratio_F[-1])] + [f"{lambda_F[-1]:.2g}", f"{lambda_F[0]:.2g}"]
         knee = np.flatnonzero(front["knee"])
@@ -210,11 +210,12 @@ def sweep_totals(
     """
     solver, seed = find_solver(solver), whole_number("seed", seed, 0)
     budget_N, M, N = fleet.budget_N, fleet.num_blocks, fleet.num_clients
-    if isinstance(totals, int | np.integer):
+    if isinstance(totals, Sequence | np.ndarray):
+        limit_E = np.array([whole_number("total", total, 1) for total in totals], np.int64)
+    else:
         least, most = max(M, N), int(budget_N.sum())
         count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
-        totals = np.linspace(least, most, count).round().astype(int).tolist()
-    limit_E = np.array([whole_number("total", total, 1) for total in totals], np.int64)
+        limit_E = np.linspace(least, most, count).round().astype(np.int64)
     problems = (Problem(budget_N, M, total) for total in limit_E.tolist())
     columns = _one_by_one(problems, limit_E, solver, seed, on_solution, time_limit)
     columns |= {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": np.zeros_like(limit_E), "limit_E": limit_E}

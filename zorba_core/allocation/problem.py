@@ -152,8 +152,29 @@ def _check_feasible(problem: Problem) -> None:
         raise InfeasibleError(
             f"total {total} is {max(N, need) - total} short: {why} need {max(N, need)}; raise the total"
         )
-    if problem.total_mode == "eq" and total > usable:
+    if total is not None and problem.total_mode == "eq" and total > usable:
         raise InfeasibleError(
             f"total {total} exceeds what the budgets{capped} allow, {usable}, by {total - usable}; lower the total or "
             "use total mode le"
         )
+
+
+def parse_budgets(text: str) -> NDArray[np.int64]:
+    """Parse ``"11,9,3"``; spaces may take the place of commas.
+
+    Raises:
+        InvalidInputError: a part is not a whole number.
+    """
+    numbers = []
+    for client, part in enumerate(text.replace(",", " ").split()):
+        try:
+            numbers.append(int(part))
+        except ValueError:
+            raise InvalidInputError(
+                f"client {client}: budget is {part!r}; it must be a whole number of blocks, such as 4"
+            ) from None
+        if abs(numbers[-1]) >= 2**62:
+            raise InvalidInputError(f"client {client}: budget {part} is out of range")
+    if not numbers:
+        raise InvalidInputError("--budgets is empty; give whole numbers such as 11,9,3")
+    return np.array(numbers, np.int64)

@@ -125,7 +125,9 @@ def _starved_towards(problem: Problem, target: float, beyond: bool) -> NDArray[n
         first = max(problem.min_popularity, int(1 / missing))
         for popularity in range(first, min(first + _POPULARITIES_TRIED, problem.num_clients) + 1):
             A_MN = _with_starved(problem, [*starved, popularity])
-            value = bias_lambda(A_MN) if A_MN is not None else np.inf
+            if A_MN is None:
+                continue
+            value = bias_lambda(A_MN)
             if abs(value - target) < missing and (beyond or value <= target):
                 best_MN, starved = A_MN, [*starved, popularity]
                 break

@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from pydantic import Field
 
 from zorba_core.allocation import SOLVERS, Front, Problem, Solution, solve, sweep, sweep_totals, write_allocation
-from zorba_core.allocation.problem import TotalMode
+from zorba_core.allocation.fronts import TauMode
+from zorba_core.allocation.problem import TotalMode, parse_budgets
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.checked import Checked, OneOf
 from zorba_core.cli.options import JSON_OPTION, emit, options_of
@@ -21,7 +20,8 @@ from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_target
 from zorba_core.fleet import Fleet
-from zorba_core.vram import GIB, PRESETS, ModelSpec, Workload, model_spec, psi_block_bytes, psi_model_bytes
+from zorba_core.runs.request import read_fleet
+from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
 DEFAULT_MODEL = "opt-125m"
 _SAVE = typer.Option(None, help="Also write the allocation to this .json file.")
@@ -87,40 +87,6 @@ class Limits(Checked):
     """Largest number of blocks of a client, in addition to its budget."""
 
 
-def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
-    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50).
-
-    Raises:
-        InvalidInputError: both are given.
-    """
-    if fleet is not None and clients is not None:
-        raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
-    if fleet is not None:
-        return Fleet.from_csv(fleet, spec, workload=workload)
-    return Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
-
-
-def parse_budgets(text: str) -> NDArray[np.int64]:
-    """Parse ``"11,9,3"``; spaces may take the place of commas.
-
-    Raises:
-        InvalidInputError: a part is not a whole number.
-    """
-    numbers = []
-    for client, part in enumerate(text.replace(",", " ").split()):
-        try:
-            numbers.append(int(part))
-        except ValueError:
-            raise InvalidInputError(
-                f"client {client}: budget is {part!r}; it must be a whole number of blocks, such as 4"
-            ) from None
-        if abs(numbers[-1]) >= 2**62:
-            raise InvalidInputError(f"client {client}: budget {part} is out of range")
-    if not numbers:
-        raise InvalidInputError("--budgets is empty; give whole numbers such as 11,9,3")
-    return np.array(numbers, np.int64)
-
-
 def allocate(
     fleet: FleetOptions = options_of(FleetOptions),
     workload: Workload = options_of(Workload),
@@ -163,8 +129,8 @@ def _solution_lines(solution: Solution) -> Iterator[str]:
         f"  Clients of the scarcest block   {allocation.min_popularity:10d}   gamma* {solution.gamma_star}",
         f"  Activated blocks                {allocation.total_blocks:10,d}",
     ]
-    if solution.fleet is not None:
-        lines.append(f"  Total VRAM                      {solution.vram_N_gib.sum():10.2f} GiB")
+    if (used_N_gib := solution.vram_N_gib) is not None:
+        lines.append(f"  Total VRAM                      {used_N_gib.sum():10.2f} GiB")
     lines += [f"  {solution.status.value}", "", "client                budget  blocks"]
     names = solution.fleet.names if solution.fleet else range(allocation.num_clients)
     rows = zip(names, solution.problem.budget_N, allocation.blocks_per_client, strict=True)
@@ -188,12 +154,12 @@ def pareto(
 ) -> None:
     """Compute the front of Lambda against the share of all VRAM in use."""
     seed = fleet.seed
-    chosen = read_fleet(model_spec(fleet.model), workload, fleet.clients, fleet.fleet, seed)
+    chosen = read_fleet(model_spec(fleet.model or DEFAULT_MODEL), workload, fleet.clients, fleet.fleet, seed)
     front: Front
     if by == "total":
         front = sweep_totals(chosen, epsilons, how.solver, seed=seed)
     elif by == "reduction":
-        front = sweep(chosen, epsilons, how.solver, tau, seed)
+        front = sweep(chosen, epsilons, how.solver, cast(TauMode, tau), seed)  # sweep refuses any other
     else:
         raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
     points = front.to_frame().drop(columns="knee").assign(allocation_id=range(len(front))).to_dict("records")
@@ -271,10 +237,10 @@ def _aim(
         vram_ratio, target_lambda = scenario.vram_ratio, scenario.bias_lambda
     if target_lambda is None:
         raise InvalidInputError("give --target-lambda, or --name with one of the paper's scenarios")
-    if (total is None) == (vram_ratio is None):
-        raise InvalidInputError("give either --total or --vram-ratio")
-    if vram_ratio is None:
+    if total is not None and vram_ratio is None:
         return total, target_lambda
+    if total is not None or vram_ratio is None:
+        raise InvalidInputError("give either --total or --vram-ratio")
     if not isinstance(request, Fleet):
         raise InvalidInputError(
             "a VRAM ratio needs capacities: give --model or --fleet instead of --budgets, or --total"

@@ -62,7 +62,7 @@ def options_of(
         fields[name].default = default
     for name, description in (help or {}).items():
         fields[name].description = description
-    panel_of = dict.fromkeys(fields, panel) | (elsewhere or {})
+    panel_of = {**dict.fromkeys(fields, panel), **(elsewhere or {})}
     return _Options(fields, make or cls, panel_of, text)
 
 

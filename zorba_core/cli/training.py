@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, options_of
-from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.baselines import of_baselines
-from zorba_core.data.divide import NATURAL, division_of, named_clients
-from zorba_core.data.load import missing
+from zorba_core.data.divide import NATURAL, named_clients
 from zorba_core.data.own_rows import file_clients, files_of, is_many
-from zorba_core.data.task import TASKS, TableRows, Task, table_of
-from zorba_core.engine.parts import METHODS, method_facts
+from zorba_core.data.task import TASKS, TableRows
+from zorba_core.engine.parts import METHODS
 from zorba_core.engine.settings import LARGE_ROUNDS, Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.options import ServerOptions
-from zorba_core.files import check_folder, to_json
 from zorba_core.lazy import without_collection
 from zorba_core.runs import Run
-from zorba_core.vram import GIB, ModelSpec
+from zorba_core.runs.request import ResolvedRequest, TrainRequest
+from zorba_core.vram import GIB
 
 if TYPE_CHECKING:
     from zorba_core.runs.record import Callback
 
 
 # Options whose defaults depend on the model (Settings.suited) or on the rows.
-_SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", "precision", "seq_len", "batch_size"))
+_SUITED = dict.fromkeys(
+    ("lr", "rounds", "schedule", "calibration", "direction", "directions", "precision", "seq_len", "batch_size")
+)
 _HELP = {
     "batch_size": "Rows of each client in a round, B; default 8, and 4 for long --data with a large model.",
     "seq_len": "Longest prompt in tokens, L; default 64, and with --data enough for 99 % of the rows, at most 96.",
@@ -49,7 +49,7 @@ _FEDERATION_PANELS = {
     **dict.fromkeys(("rule", "trim"), "Federation"),
 }
 _FEDERATION_DEFAULTS = {
-    **dict.fromkeys(("lr", "schedule", "direction", "directions", "seq_len", "batch_size")),
+    **dict.fromkeys(("lr", "schedule", "calibration", "direction", "directions", "seq_len", "batch_size")),
     "rounds": 20,
     "eval_every": 5,
     "estimator": "cohort",
@@ -61,9 +61,27 @@ _FEDERATION_HELP = {
 }
 
 
+def _checked(**given: Any) -> dict[str, Any]:
+    """Some fields of a request, if they are valid."""
+    TrainRequest(**given)
+    return given
+
+
+_DATA = (
+    "data", "dataset", "text", "label", "answer", "prompt", "label_words", "test", "client", "division", "alpha",
+    "model",
+)  # fmt: skip
+_ALLOCATION = ("clients", "allocation", "solver", "total", "budgets", "fleet")
+_TASK = tuple(name for name in _DATA if name not in ("data", "dataset", "division", "alpha"))
+_FOLDER = ("runs_folder", "name", "threads", "force")
+_TEXT = ("data", "text", "label_words", "test")
+
+
 def train(
-    task: TaskOptions = options_of(TaskOptions, panel="Data", elsewhere=_PANELS),
-    choice: AllocationChoice = options_of(AllocationChoice, panel="Allocation", elsewhere=_PANELS),
+    rows: dict[str, Any] = options_of(TrainRequest, *_DATA, panel="Data", elsewhere=_PANELS, make=_checked, text=_TEXT),
+    allocation: dict[str, Any] = options_of(
+        TrainRequest, *_ALLOCATION, panel="Allocation", elsewhere=_PANELS, make=_checked
+    ),
     settings: dict[str, Any] = options_of(
         Settings,
         panel="Training",
@@ -74,7 +92,7 @@ def train(
         text=("lr",),
         help={**_HELP, "rounds": f"Rounds, T; default 150, and {LARGE_ROUNDS} for a large model."},
     ),
-    folder: FolderOptions = options_of(FolderOptions, panel="Run", elsewhere=_PANELS),
+    folder: dict[str, Any] = options_of(TrainRequest, *_FOLDER, panel="Run", elsewhere=_PANELS, make=_checked),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Fine-tune a language model by forward passes across clients that each activate some of its blocks, or by another
@@ -82,39 +100,12 @@ def train(
 
     Ctrl-C ends the run after the current round and exits with status 1; zorba resume continues it.
     """
-    from zorba_core import fine_tune
-
-    task = task.with_model()
-    spec, chosen_task, settings = _suited(task, settings)
-    chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
-    run = supervised(
-        lambda callbacks: fine_tune(
-            chosen if method_facts(settings.method).allocates else None,
-            num_clients=chosen.num_clients,
-            dataset=chosen_task,
-            model=task.model,
-            settings=settings,
-            alpha=task.alpha,
-            division=task.division,
-            callbacks=callbacks,
-            origin=origin,
-            **dict(folder),
-        ),
-    )
-    emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
-
-
-def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings]:
-    """The model's sizes, the task, and settings that suit both."""
     with without_collection():
-        from zorba_core.runs.load import read_spec, suited_settings
+        from zorba_core.runs.train import train as run_request
 
-    spec = read_spec(task.model)
-    Settings.suited(spec.num_parameters, **given)  # report a wrong value before reading rows
-    chosen = task.task()
-    if message := missing(chosen):
-        raise MissingDataError(message)
-    return spec, chosen, suited_settings(chosen, task.model, given)
+    request = TrainRequest(**rows, **allocation, settings=settings, **folder)
+    run = supervised(lambda callbacks: run_request(request, callbacks=callbacks))
+    emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
 
 
 def supervised(work: Callable[[Sequence[Callback]], Run]) -> Run:
@@ -134,17 +125,21 @@ def supervised(work: Callable[[Sequence[Callback]], Run]) -> Run:
 
 def summary_lines(run: Run) -> list[str]:
     """A run's result as text: a title, a line for each fact, and for the user's rows a comparison with classifiers."""
-    summary, config, data = run.summary, run.config, run.environment.get("data", {})
+    summary, request, data = run.summary, run.request, run.environment.get("data", {})
     sent = summary["communication"]
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data.get("note") else ""
     metric = str(data.get("metric", "accuracy")).replace("_", " ")
+    final = summary.get("final_round", summary["rounds_done"])
     rows = [
         (
             f"{metric}, {data.get('evaluation_split', '-')} ({data.get('evaluation_rows', '-')} rows)",
             f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
-            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
+            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}"
+            + (
+                "" if final == summary["rounds_done"] else f"; taken from round {final}, which was better than the last"
+            ),
         ),
         (
             "allocation",
@@ -174,9 +169,9 @@ def summary_lines(run: Run) -> list[str]:
     scores, after = data.get("baselines"), summary["final_accuracy"]
     compared = [f"accuracy {after:.3f} on the same rows after training; {of_baselines(scores)}"] if scores else []
     return [
-        f"{METHODS[summary['method']].title} on {config['dataset']}{note}, {config['model']}, "
-        f"{config['num_clients']} clients, "
-        f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
+        f"{METHODS[summary['method']].title} on {request.task.name}{note}, {request.model}, "
+        f"{request.num_clients} clients, "
+        f"{summary['total_blocks']} of {request.allocation.A_MN.size} blocks, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
         *(f"  {what:<{width}}{value}" for what, value in rows),
         *compared,
@@ -191,9 +186,16 @@ def _by_clients(summary: dict[str, Any]) -> str:
 
 
 def federate(
-    task: TaskOptions = options_of(TaskOptions, panel="Data", elsewhere=_FEDERATION_PANELS),
-    choice: AllocationChoice = options_of(
-        AllocationChoice, panel="Allocation", elsewhere=_FEDERATION_PANELS, help=_FEDERATION_HELP
+    rows: dict[str, Any] = options_of(
+        TrainRequest, *_DATA, panel="Data", elsewhere=_FEDERATION_PANELS, make=_checked, text=_TEXT
+    ),
+    allocation: dict[str, Any] = options_of(
+        TrainRequest,
+        *_ALLOCATION,
+        panel="Allocation",
+        elsewhere=_FEDERATION_PANELS,
+        make=_checked,
+        help=_FEDERATION_HELP,
     ),
     settings: dict[str, Any] = options_of(
         Settings,
@@ -206,7 +208,7 @@ def federate(
         help=_HELP,
     ),
     options: ServerOptions = options_of(ServerOptions, panel="Federation"),
-    folder: FolderOptions = options_of(FolderOptions, panel="Run"),
+    folder: dict[str, Any] = options_of(TrainRequest, *_FOLDER, panel="Run", make=_checked),
     simulate: bool = typer.Option(False, "--simulate", help="All clients in this process.", rich_help_panel=_FIRST),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -217,33 +219,17 @@ def federate(
     see zorba_core/federation/README.md.
     """
     _check_flower()
-    check_folder(folder.runs_folder)
-    task = task.with_model()
-    model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
-    spec, chosen_task, settings = _suited(task, settings)
-    named = named_clients(chosen_task, task.division)
-    if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
-        choice = choice.replace(clients=_FEDERATION_CLIENTS)
-    allocation, origin = choice.allocation_for(spec, settings, named)
-    division = division_of(chosen_task, task.division)
-    nodes = _nodes(chosen_task, division, allocation.num_clients, model)
-    config = {
-        "model": model,
-        "prompt": chosen_task.prompt,
-        "label-words": to_json(chosen_task.label_words),
-        **({"task": to_json(table_of(chosen_task))} if chosen_task.is_own else {"dataset": chosen_task.name}),
-        "clients": allocation.num_clients,
-        "division": division,
-        "alpha": task.alpha,
-        "allocation": to_json({**origin, "blocks_per_client": allocation.blocks_per_client}),
-        **{f"settings.{name}": "" if value is None else value for name, value in settings.model_dump().items()},
-        **{name.replace("_", "-"): value for name, value in dict(options).items()},
-        "threads": folder.threads or 1,  # several processes share this machine
-        "force": folder.force,
-        "runs-folder": str(folder.runs_folder.resolve()),
-        "name": folder.name or "",
-    }
-    _show(_served(config, nodes, simulate), as_json)
+    from zorba_core.federation.request import config_of
+
+    asked = TrainRequest(**rows, **allocation, settings=settings, **folder)
+    model = asked.resolved_model()
+    request = asked.replace(
+        model=str(Path(model).resolve()) if os.path.isdir(model) else model,
+        runs_folder=asked.runs_folder.resolve(),
+        threads=asked.threads or 1,  # several processes share this machine
+    ).resolve(default_clients=None if simulate else _FEDERATION_CLIENTS)
+    nodes = _nodes(request)
+    _show(_served(config_of(request, options), nodes, simulate), as_json)
 
 
 def resume_federated(run: Run, as_json: bool) -> None:
@@ -253,7 +239,7 @@ def resume_federated(run: Run, as_json: bool) -> None:
         InvalidInputError: ``zorba federate`` did not start its clients.
     """
     _check_flower()
-    started = run.config["federation"]
+    started = run.request.federation or {}
     if "nodes" not in started:
         raise InvalidInputError(
             f"{run.path}: the clients are on other hosts; resume it with: flwr run APP SUPERLINK --run-config "
@@ -265,11 +251,11 @@ def resume_federated(run: Run, as_json: bool) -> None:
 
 def _served(config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simulate: bool) -> Run:
     from zorba_core.federation.loopback import federate_on_loopback
-    from zorba_core.federation.request import Request, run_config
+    from zorba_core.federation.request import ServerRequest, run_config
     from zorba_core.federation.server_app import serve
     from zorba_core.federation.simulate import LocalGrid
 
-    request = Request.of(run_config(**config))  # reports a wrong value before anything starts
+    request = ServerRequest.of(run_config(**config))  # reports a wrong value before anything starts
     started = {"simulated": simulate, "nodes": nodes}
     options = {"started": started}
     if simulate:
@@ -277,19 +263,25 @@ def _served(config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simul
     return supervised(lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options))
 
 
-def _nodes(task: Task, division: str, clients: int, model: str) -> list[dict[str, Any]]:
+def _nodes(request: ResolvedRequest) -> list[dict[str, Any]]:
     """Each client's ``--node-config``: its file of rows, if every client has a file and there are rows to test on; else
     the file of all rows, from which it takes its part."""
-    rows: list[dict[str, str]] = [{}] * clients
+    task, clients = request.task, request.num_clients
+    rows: list[dict[str, Any]] = [{}] * clients
     if isinstance(task.rows, TableRows):
         rows = [{"data": task.rows.train}] * clients
-        if division == NATURAL and is_many(task.rows.train) and not task.rows.client and task.rows.test is not None:
+        if (
+            request.division == NATURAL
+            and is_many(task.rows.train)
+            and not task.rows.client
+            and task.rows.test is not None
+        ):
             files = files_of(task.rows.train)
             files = [file for _, file in sorted(zip(file_clients(files), files, strict=True))]
             if len(files) != clients:
                 raise InvalidInputError(f"there are {len(files)} files and {clients} clients; make them agree")
             rows = [{"rows": file} for file in files]
-    return [{"partition-id": n, "num-partitions": clients, "model": model, **own} for n, own in enumerate(rows)]
+    return [{"partition-id": n, "num-partitions": clients, "model": request.model, **own} for n, own in enumerate(rows)]
 
 
 def _check_flower() -> None:
@@ -319,7 +311,7 @@ def resume(
     from zorba_core.runs import read_run
 
     unfinished = read_run(run)
-    if "federation" in unfinished.config:
+    if unfinished.request.federation is not None:
         if (model, data, test) != (None, None, None):
             raise InvalidInputError("leave out --model, --data and --test: each client of a federated run has its own")
         return resume_federated(unfinished, as_json)
@@ -336,8 +328,8 @@ def resume(
 
 def task(
     data: str = typer.Argument(..., help="Rows, a task's TOML file, or the name of a built-in task."),
-    task_options: dict[str, Any] = options_of(TaskOptions, without=("dataset", "data", "alpha", "division"), make=dict),
-    choice: AllocationChoice = options_of(AllocationChoice, "clients"),
+    rows: dict[str, Any] = options_of(TrainRequest, *_TASK, make=_checked, text=_TEXT),
+    clients: dict[str, Any] = options_of(TrainRequest, "clients", make=_checked),
     seq_len: int | None = typer.Option(None, help="Longest prompt in tokens; default: as in zorba train."),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -351,19 +343,19 @@ def task(
 
     plain = data.replace("_", "-")
     named = {"dataset": plain} if plain in TASKS else {"data": data}
-    options = TaskOptions(**named, **task_options).with_model()
-    chosen = options.task()
-    spec = read_spec(options.model)
-    suited = suited_settings(chosen, options.model, {"seq_len": seq_len})
-    facts = describe_task(chosen, load_tokenizer(options.model), suited.seq_len)
-    allocation, _ = choice.allocation_for(spec, suited, named_clients(chosen, None))
+    request = TrainRequest(**named, **rows, **clients)
+    model = request.resolved_model()
+    chosen = request.resolved_task(model)
+    suited = suited_settings(chosen, model, {"seq_len": seq_len})
+    facts = describe_task(chosen, load_tokenizer(model), suited.seq_len)
+    allocation, _ = request.resolved_allocation(read_spec(model), suited, named_clients(chosen, None))
     try:
-        expected = expect(chosen, options.model, suited, allocation)
+        expected = expect(chosen, model, suited, allocation)
     except InvalidInputError as error:
-        facts["model"], last = None, f"{options.model} cannot be trained on it: {error}"
+        facts["model"], last = None, f"{model} cannot be trained on it: {error}"
     else:
-        facts["model"] = {"name": options.model, "rounds": suited.rounds, **asdict(expected)}
-        last = expected.sentence(options.model, chosen.counted, suited, allocation.num_clients)
+        facts["model"] = {"name": model, "rounds": suited.rounds, **asdict(expected)}
+        last = expected.sentence(model, chosen.counted, suited, allocation.num_clients)
     emit(facts, as_json, [*_task_lines(facts), last])
 
 

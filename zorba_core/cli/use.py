@@ -50,21 +50,21 @@ def runs(
 
 
 def _row(run: Run) -> dict[str, Any]:
-    accuracies = run.evaluations["eval_accuracy"]
+    summary, settings = run.summary, run.request.settings
     return {
         "run": run.name,
-        "status": _STATUS.get(run.summary["stopped_by"], "finished") if run.finished else "unfinished",
-        "method": run.config["method"],
-        "dataset": run.config["dataset"],
-        "model": run.config["model"],
-        "seed": run.config["seed"],
-        "rounds_done": run.rounds_done,
-        "best_accuracy": float(accuracies.max()) if len(accuracies) else None,
-        "rounds_to_target": run.summary.get("rounds_to_target"),
+        "status": _STATUS.get(summary["stopped_by"], "finished") if run.finished else "unfinished",
+        "method": settings.method,
+        "dataset": run.request.task.name,
+        "model": run.request.model,
+        "seed": settings.seed,
+        "rounds_done": summary["rounds_done"] if run.finished else run.rounds_done,
+        "best_accuracy": run.best_accuracy,
+        "rounds_to_target": summary.get("rounds_to_target"),
         "lambda": run.allocation.bias_lambda,
         "total_blocks": run.allocation.total_blocks,
-        "work": int(run.work.max()) if len(run.rounds) else 0,
-        "communication": run.summary.get("communication"),  # null for a run in progress
+        "work": summary["work"] if "work" in summary else int(run.work.max()) if run.rounds else 0,
+        "communication": summary.get("communication"),  # null for a run in progress
         "config": run.config,
     }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zorba_core.engine.round import Round
 
 LOOKS, FACTOR = 2, 0.5
-_FAR_RATIO, _FAR_NATS = 1.5, 0.7  # a far loss is above the first one by both
+_FAR_RATIO, _FAR_NATS = 1.25, 0.3  # a far loss is above the first one by both
 
 
 class Course:

@@ -10,7 +10,8 @@ clients send scalars. No weights are sent.
     options     deadlines
     request     Flower's run-config, and the terms that server and clients share
     simulate    virtual clients in one process: a grid without a network
-    resident    a SuperNode whose ClientApp stays loaded; a ServerApp in the process that shows its progress
+    resident    a SuperNode whose ClientApp stays loaded
+    inside      Flower's tasks in a long-lived process, by modules outside of its public API
     loopback    SuperLink and SuperNodes as child processes that end with their parent
     app/        the folder for ``flwr run``
 

@@ -25,11 +25,11 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 
 from zorba_core.errors import RunError, printable
-from zorba_core.federation import resident
-from zorba_core.federation.request import APP, Request
+from zorba_core.federation import inside, resident
+from zorba_core.federation.request import APP, ServerRequest
 from zorba_core.federation.server_app import serve
-from zorba_core.files import write_text
-from zorba_core.runs import Run
+from zorba_core.files import to_json, write_text
+from zorba_core.runs import Run, list_runs
 from zorba_core.runs.record import Callback
 from zorba_core.runs.terminal import Interrupted, deferred_interrupt, undisturbed
 
@@ -68,7 +68,7 @@ def federate_on_loopback(
     done: list[Run] = []
 
     def main(grid: Grid, context: Context) -> None:
-        request = Request.of(context.run_config)
+        request = ServerRequest.of(context.run_config)
         done.append(serve(request, grid, callbacks=callbacks, quiet=quiet, started=started))
 
     folder = Path(tempfile.mkdtemp(prefix="zorba-federate-"))
@@ -79,9 +79,11 @@ def federate_on_loopback(
             for node in nodes:
                 processes.start_node(node)
             _log.info(f"SuperLink on {_HOST}:{port} and {len(nodes)} SuperNodes, which load the model now")
+            if inside.OFF:
+                _log.warning(inside.OFF)
+                return processes.run_to_end({**run_config, "started": to_json(started or {})})
             processes.submit(run_config)
-            resident.shorten_waits()
-            resident.serve_task(f"{_HOST}:{port}", main)
+            inside.serve_task(f"{_HOST}:{port}", main)
     except Interrupted:
         raise
     except RunError as error:
@@ -126,7 +128,7 @@ class Loopback:
         lines = f'[superlink]\ndefault = "{_SUPERLINK}"\n\n[superlink.{_SUPERLINK}]\n{_toml(connection)}'
         write_text(self.folder / "home" / "config.toml", lines)
         command = [str(_COMMANDS / "flower-superlink"), "--insecure", "--host", _HOST, "--port", str(port)]
-        own = ["--isolation", "process", "--disable-runtime-dependency-installation"]  # see resident
+        own = ["--isolation", "subprocess" if inside.OFF else "process", "--disable-runtime-dependency-installation"]
         process = self._start("superlink", [*command, *own])
         until = time.monotonic() + _SECONDS_TO_START
         while time.monotonic() < until and process.poll() is None:
@@ -143,18 +145,37 @@ class Loopback:
         place = ["--host", _HOST, "--port", str(_free_port())]
         return self._start(name, [*command, *place, "--node-config", str(self.folder / f"{name}.toml")])
 
-    def submit(self, run_config: Mapping[str, Any]) -> None:
-        """Call ``flwr run`` with this run-config.
+    def submit(self, run_config: Mapping[str, Any], *more: str) -> None:
+        """Call ``flwr run`` with this run-config. It returns at once, and with ``--stream`` at the end of the run.
 
         Raises:
             RunError: ``flwr run`` failed.
         """
         write_text(self.folder / "run-config.toml", _toml(run_config))
         config = ["--run-config", str(self.folder / "run-config.toml")]
-        command = [str(_COMMANDS / "flwr"), "run", str(APP), _SUPERLINK, *config]
+        command = [str(_COMMANDS / "flwr"), "run", str(APP), _SUPERLINK, *config, *more]
         if self._start("flwr-run", command).wait() != 0:
             words = (self.folder / "flwr-run.log").read_text(encoding="utf-8", errors="replace")
             raise RunError(f"flwr run failed: {printable(words)[-300:]}")
+
+    def run_to_end(self, run_config: Mapping[str, Any]) -> Run:
+        """The run of a ServerApp in a process that Flower starts: without progress and callbacks.
+
+        Raises:
+            RunError: the run failed.
+        """
+        before = (
+            {run.path for run in list_runs(run_config["runs-folder"]).runs} if "resume" not in run_config else set()
+        )
+        _log.info("the progress is in %s", self.folder / "flwr-run.log")
+        self.submit(run_config, "--stream")
+        if "resume" in run_config:
+            made = [Run.read(run_config["resume"])]
+        else:
+            made = [run for run in list_runs(run_config["runs-folder"]).runs if run.path not in before]
+        if not made or not made[0].finished:
+            raise RunError("the run failed")
+        return made[0]
 
     def _start(self, name: str, command: Sequence[str]) -> subprocess.Popen:
         # A Ctrl-C within Popen would leave a process that nobody ends.

@@ -84,6 +84,7 @@ class Instruction:
     line: int  # number of the line
     averages: tuple[Average, ...]  # each after the one before; the client skips those that it has applied
     round: int = 0  # the round to compute scalars for
+    after: int = 0  # the round whose weights it starts from
     seeds_Q: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
     blocks: tuple[int, ...] = ()  # this client's column of the allocation
     prior_C: tuple[float, ...] = ()  # subtracted from the label scores; empty: none
@@ -92,7 +93,7 @@ class Instruction:
     rows: int = 0  # to measure them on
 
 
-_FIELDS, _LISTS = ("run", "line", "round", "prompt", "rows"), ("blocks", "prior_C", "prompts")
+_FIELDS, _LISTS = ("run", "line", "round", "after", "prompt", "rows"), ("blocks", "prior_C", "prompts")
 
 
 def hello(run: str, terms: str) -> RecordDict:

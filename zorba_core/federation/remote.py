@@ -148,7 +148,7 @@ class RemoteClients:
     def instruction(self, client: int, **fields: Any) -> Instruction:
         """An instruction with the averages that the client has not applied."""
         line, seat = self.members.line, self.members.seats[client]
-        same = {"prior_C": self.prior_C, "prompt": self.prompt}
+        same = {"after": line.end, "prior_C": self.prior_C, "prompt": self.prompt}
         return Instruction(self.members.run, line.number, line.after(seat.replica_round), **same, **fields)
 
     def read(self, answers: Mapping[int, Answer], read: Callable[[Answer], Any]) -> dict[int, Any]:

@@ -31,10 +31,10 @@ from zorba_core.engine.update import update_blocks
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation.protocol import Average, Instruction, ProtocolError
 from zorba_core.federation.request import Terms
-from zorba_core.runs.folder import task_of
 from zorba_core.runs.load import check_tokens, open_network, with_data
 from zorba_core.runs.models import BUNDLED
 from zorba_core.runs.prompt import prompt_losses
+from zorba_core.runs.request import task_of
 
 
 class Replica:
@@ -157,9 +157,9 @@ class Client:
             ProtocolError: the replica is not at the round before, or the blocks are invalid or more than allowed.
         """
         replica, n = self.replica, self.own.partition
-        if replica.round != instruction.round - 1:
+        if replica.round != instruction.after:
             raise ProtocolError(
-                f"round {instruction.round} starts from {instruction.round - 1} and the replica is at {replica.round}"
+                f"round {instruction.round} starts from {instruction.after} and the replica is at {replica.round}"
             )
         M = replica.network.num_blocks
         if not instruction.blocks or not all(0 <= m < M for m in instruction.blocks):

@@ -11,27 +11,30 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field
 
-from zorba_core.allocation import Allocation, Problem, solve
+from zorba_core.allocation import Allocation
 from zorba_core.checked import Checked
-from zorba_core.data.divide import division_of
-from zorba_core.data.infer import task_for
-from zorba_core.data.task import Overrides, TableRows, Task, get_task, task_from
+from zorba_core.data.task import TableRows, Task, table_of, task_from
 from zorba_core.engine.parts import ESTIMATORS, METHODS, method_facts
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.options import ServerOptions
-from zorba_core.runs.folder import RunFolder, task_config
+from zorba_core.files import to_json
+from zorba_core.runs.folder import RunFolder
 from zorba_core.runs.load import read_spec
-from zorba_core.runs.models import load_tokenizer
+from zorba_core.runs.request import ResolvedRequest, TrainRequest, task_config
 
 APP = Path(__file__).parent / "app"
 MAX_CLIENTS = 100_000
+# Fields of a request that are keys of the run-config, with dashes.
+_GIVEN = (
+    "clients", "model", "dataset", "data", "test", "prompt", "division", "alpha", "threads", "force", "runs_folder",
+    "name",
+)  # fmt: skip
 
 
 class Terms(Checked):
@@ -85,18 +88,11 @@ def shared_task(task: Task) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class ServerRequest:
     """A federated run to begin or to resume."""
 
-    task: Task  # with the server's own rows, if it has any
-    terms: Terms
-    allocation: Allocation
-    origin: dict[str, Any]  # how the allocation was computed, for the run's config
+    run: ResolvedRequest  # its task has the server's own rows, if it has any
     options: ServerOptions
-    threads: int
-    force: bool
-    runs_folder: str
-    name: str | None
     resume: RunFolder | None = None
 
     @classmethod
@@ -111,37 +107,25 @@ class Request:
             return cls.to_resume(RunFolder.read(config["resume"]))
         settings = {name.removeprefix("settings."): config[name] for name in config if name.startswith("settings.")}
         options = {name: config[name.replace("_", "-")] for name in ServerOptions.model_fields}
-        model, words = config["model"], tuple(json.loads(config.get("label-words", "[]")))
-        spec = read_spec(model)
+        given = {name: config[name.replace("_", "-")] for name in _GIVEN if name.replace("_", "-") in config}
         if "task" in config:
-            task = task_from(json.loads(config["task"]))
-        elif "data" in config:
-            overrides = Overrides(label_words=words, test=config.get("test"))
-            task = task_for(config["data"], overrides, tokenizer=partial(load_tokenizer, model))
-        else:
-            overrides = Overrides(prompt=config.get("prompt"), label_words=words)
-            task = task_for(get_task(config.get("dataset", "toy-reviews")), overrides)
-        terms = Terms(
-            task=shared_task(task),
-            model=model,
-            clients=config["clients"],
-            division=division_of(task, config.get("division")),
-            alpha=config["alpha"],
-            splits=_splits(task),
-            settings=Settings(**settings),
-        )
-        allocation, origin = _allocation(config, spec.num_blocks, terms)
-        return cls(
-            task,
-            terms,
-            allocation,
-            origin,
-            ServerOptions(**options),
-            threads=config["threads"],
-            force=config["force"],
-            runs_folder=config["runs-folder"],
-            name=config.get("name"),
-        ).checked()
+            given["data"] = task_from(json.loads(config["task"]))
+        if "label-words" in config:
+            given["label_words"] = tuple(json.loads(config["label-words"]))
+        given["settings"], made = Settings(**settings), None
+        if not method_facts(given["settings"].method).allocates:
+            allocation = {}
+        elif "allocation" in config:
+            made = json.loads(config["allocation"])
+            blocks = read_spec(config["model"]).num_blocks
+            allocation = {"allocation": Allocation.from_blocks(made.pop("blocks_per_client"), blocks)}
+        elif "budgets" in config:
+            allocation = {"budgets": str(config["budgets"]), "solver": config["solver"]}
+        else:  # every block on every client
+            allocation = {"budgets": str(read_spec(config["model"]).num_blocks), "solver": config["solver"]}
+        run = TrainRequest(**given, **allocation).resolve()
+        run = run if made is None else run.replace(made=made)
+        return cls(run, ServerOptions(**options)).checked()
 
     @classmethod
     def to_resume(cls, run: RunFolder) -> Self:
@@ -150,22 +134,25 @@ class Request:
         Raises:
             InvalidInputError: the run was not a federated one.
         """
-        config = run.config
-        if "federation" not in config:
+        federation = run.request.federation
+        if federation is None:
             raise InvalidInputError(f"{run.path}: this run was made in one process; continue it with zorba resume")
-        task = run.task
-        terms = Terms(
-            task=shared_task(task),
-            model=config["model"],
-            clients=config["num_clients"],
-            **run.division,
-            splits=_splits(task),
+        options = ServerOptions(**{name: federation[name] for name in ServerOptions.model_fields})
+        return cls(run.request, options, resume=run).checked()
+
+    @property
+    def terms(self) -> Terms:
+        """What clients get."""
+        run = self.run
+        splits = isinstance(run.task.rows, TableRows) and run.task.rows.test is None
+        return Terms(
+            task=shared_task(run.task),
+            model=run.model,
+            clients=run.num_clients,
+            splits=splits,
             settings=run.settings,
+            **run.divided,
         )
-        options = ServerOptions(**{name: config["federation"][name] for name in ServerOptions.model_fields})
-        settled = {"threads": config["threads"], "force": config["force"]}
-        place = {"runs_folder": str(run.path.parent), "name": None}
-        return cls(task, terms, run.allocation, {}, options, **settled, **place, resume=run).checked()
 
     def checked(self) -> Self:
         """This request, if it can be federated.
@@ -174,9 +161,9 @@ class Request:
             InvalidInputError: the method exchanges more than scalars, the estimator needs a backward pass, the numbers
                 of clients contradict each other, or the server has no rows to evaluate on.
         """
-        settings, clients = self.terms.settings, self.terms.clients
+        settings, clients = self.run.settings, self.run.num_clients
         if not method_facts(settings.method).federates:
-            known = ", ".join(name for name, facts in METHODS.items() if facts.federates)
+            known = ", ".join(name for name, method in METHODS.items() if method.federates)
             raise InvalidInputError(
                 f"method is {settings.method}; a federation of processes runs methods that exchange scalars: {known}"
             )
@@ -187,27 +174,30 @@ class Request:
             )
         if self.options.min_clients > clients:
             raise InvalidInputError(f"min_clients is {self.options.min_clients} and there are {clients} clients")
-        if self.allocation.num_clients != clients:
-            raise InvalidInputError(f"the allocation is for {self.allocation.num_clients} clients, not {clients}")
-        rows = self.task.rows
+        rows = self.run.task.rows
         if isinstance(rows, TableRows) and rows.test is None and rows.train is None:
-            raise InvalidInputError(f"the server has no rows of {self.task.name} to evaluate on; give them with test")
+            raise InvalidInputError(
+                f"the server has no rows of {self.run.task.name} to evaluate on; give them with test"
+            )
         return self
 
 
-def _splits(task: Task) -> bool:
-    return isinstance(task.rows, TableRows) and task.rows.test is None
-
-
-def _allocation(config: Mapping[str, Any], num_blocks: int, terms: Terms) -> tuple[Allocation, dict[str, Any]]:
-    if "allocation" in config:
-        given = json.loads(config["allocation"])
-        return Allocation.from_blocks(given.pop("blocks_per_client"), num_blocks), given
-    if "budgets" not in config or not method_facts(terms.settings.method).allocates:
-        return Allocation.from_blocks([list(range(num_blocks))] * terms.clients, num_blocks), {}
-    try:
-        budgets = [int(part) for part in str(config["budgets"]).split(",")]
-    except ValueError:
-        raise InvalidInputError(f"budgets is {config['budgets']!r}; give whole numbers, e.g. 12,6,4,2") from None
-    solution = solve(Problem(budgets, num_blocks), solver=config["solver"], seed=terms.settings.seed)
-    return solution.allocation, {"solver": solution.solver, "budgets": budgets}
+def config_of(request: ResolvedRequest, options: ServerOptions) -> dict[str, Any]:
+    """The run-config of a resolved request: the values that differ from ``app/pyproject.toml``."""
+    task, allocation = request.task, request.allocation
+    return {
+        "model": request.model,
+        "prompt": task.prompt,
+        "label-words": to_json(task.label_words),
+        **({"task": to_json(table_of(task))} if task.is_own else {"dataset": task.name}),
+        "clients": request.num_clients,
+        "division": request.division,
+        "alpha": request.alpha,
+        "allocation": to_json({**request.made, "blocks_per_client": allocation.blocks_per_client}),
+        **{f"settings.{name}": "" if value is None else value for name, value in request.settings.model_dump().items()},
+        **{name.replace("_", "-"): value for name, value in dict(options).items()},
+        "threads": request.threads,
+        "force": request.force,
+        "runs-folder": str(request.runs_folder),
+        "name": request.name or "",
+    }

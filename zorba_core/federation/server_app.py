@@ -7,6 +7,7 @@ those of the clients after the last round.
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
@@ -32,16 +33,17 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.federation.members import Members
 from zorba_core.federation.protocol import Line
 from zorba_core.federation.remote import RemoteClients
-from zorba_core.federation.request import Request
+from zorba_core.federation.request import ServerRequest
 from zorba_core.logs import shown
 from zorba_core.runs import Run
-from zorba_core.runs.folder import SUMMARY, check_name, plain_name
+from zorba_core.runs.folder import SUMMARY
 from zorba_core.runs.load import check_rows, check_tokens, evaluation_rows, open_network, use_threads
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.prompt import choose_prompt
-from zorba_core.runs.record import Callback, Start, begin, complete
+from zorba_core.runs.record import Callback, begin, complete
 from zorba_core.runs.replay import replay_rounds
+from zorba_core.runs.request import plain_name
 from zorba_core.runs.resume import check_unfinished
 from zorba_core.runs.terminal import Progress
 
@@ -52,12 +54,12 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Begin or resume the run of a ``flwr run`` command."""
-    request = Request.of(context.run_config)
-    serve(request, grid)
+    config = context.run_config
+    serve(ServerRequest.of(config), grid, started=json.loads(str(config["started"])) if config["started"] else None)
 
 
 def serve(
-    request: Request,
+    request: ServerRequest,
     grid: Grid,
     *,
     callbacks: Sequence[Callback] = (),
@@ -74,17 +76,19 @@ def serve(
         InvalidInputError, MissingDataError: the request is invalid, or its settings cannot learn; nothing was written.
         RunError: too few clients joined or answered, or the run diverged. A run with a folder can be resumed.
     """
-    settings, metric = request.terms.settings, request.task.counted
-    with shown(quiet), use_threads(request.threads), Progress(settings.rounds, metric, quiet=quiet) as progress:
+    run = request.run
+    progress = Progress(run.settings.rounds, run.task.counted, quiet=quiet)
+    with shown(quiet), use_threads(run.threads), progress:
         if request.resume is not None:
             return _resume(request, grid, [progress, *callbacks])
         return _begin(request, grid, [progress, *callbacks], started or {})
 
 
-def _begin(request: Request, grid: Grid, callbacks: Sequence[Callback], started: Mapping[str, Any]) -> Run:
-    terms, task, token = request.terms, request.task, secrets.token_hex(16)
-    name = check_name(request.name or plain_name(f"federated-{task.name}-{Path(terms.model).name}"))
-    network, tokenizer, evaluation, facts = _open(request)
+def _begin(request: ServerRequest, grid: Grid, callbacks: Sequence[Callback], started: Mapping[str, Any]) -> Run:
+    terms, run, token = request.terms, request.run, secrets.token_hex(16)
+    task = run.task
+    name = run.name or plain_name(f"federated-{task.name}-{Path(run.model).name}")
+    network, tokenizer, evaluation, described = _open(request)
     base_sha256 = network.weights_sha256()
     members = Members(grid, token, terms, request.options, base_sha256, line=Line.of())
     members.gather(request.options.min_clients or terms.clients)
@@ -94,45 +98,43 @@ def _begin(request: Request, grid: Grid, callbacks: Sequence[Callback], started:
         for line in chosen.lines():
             _log.info("%s", line)
         clients.prompt, task = chosen.prompt, replace(task, prompt=chosen.prompt, prompts=())
-        evaluation, facts = _evaluation(task, network, tokenizer, settings)
-        facts["prompts"] = chosen.describe()
+        evaluation, described = _evaluation(task, network, tokenizer, settings)
+        described["prompts"] = chosen.describe()
     if settings.calibration == "base" and not task.prior:
         task = replace(task, prior=tuple(clients.preference(network).tolist()))
         clients.prior_C = task.prior
         evaluation = replace(evaluation, prior_C=torch.tensor(task.prior, dtype=torch.float64))
-    checks = {} if request.force else _check(network, evaluation, settings)
+    checks = {} if run.force else _check(network, evaluation, settings)
     path = begin(
-        request.runs_folder,
-        name,
-        Start(task, network, request.allocation, settings, facts, checks),
-        model=terms.model,
-        origin=request.origin,
-        asked={"alpha": terms.alpha, "division": terms.division, "threads": request.threads, "force": request.force},
-        federation={**request.options.model_dump(), **started},
+        run.replace(task=task, federation={**request.options.model_dump(), **started}),
+        network,
+        name=name,
+        data=described,
+        checks=checks,
         token=token,
     )
     with Log(path) as log:
-        training = Training(network, request.allocation, settings, clients, evaluation)
+        training = Training(network, run.allocation, settings, clients, evaluation)
         complete(path, log, training, callbacks, finish=lambda: clients.finish(network))
     return Run.read(path)
 
 
-def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback]) -> Run:
+def _resume(request: ServerRequest, grid: Grid, callbacks: Sequence[Callback]) -> Run:
     path = request.resume.path
     with Log(path) as log:
         started = Run.read(path)
         check_unfinished(started)
-        network, _, evaluation, facts = _open(request)
+        network, _, evaluation, described = _open(request)
         base_sha256 = network.weights_sha256()
         if base_sha256 != started.environment["base_weights_sha256"]:
-            raise InvalidInputError(f"{request.terms.model} is not the base model of {path}; put the original back")
-        check_rows(facts, started.environment["data"], path, "evaluation")
+            raise InvalidInputError(f"{request.run.model} is not the base model of {path}; put the original back")
+        check_rows(described, started.environment["data"], path, "evaluation")
         course, best = Course(started.rounds), BestWeights()
         state = replay_rounds(started, network, started.settings, course.start, best)
         line = Line.of(steps_to(started.rounds, course.start))
         token = started.environment["federation_run"]
         members = Members(grid, token, request.terms, request.options, base_sha256, line=line)
-        clients = RemoteClients(members, request.options, request.task, request.task.prompt)
+        clients = RemoteClients(members, request.options, request.run.task, request.run.task.prompt)
         _log.info(f"resuming after round {started.rounds_done}")
         (path / SUMMARY).unlink(missing_ok=True)
         members.gather(1)  # the others can join later
@@ -141,19 +143,19 @@ def _resume(request: Request, grid: Grid, callbacks: Sequence[Callback]) -> Run:
     return Run.read(path)
 
 
-def _open(request: Request) -> tuple[Blocks, PreTrainedTokenizerBase, Rows, dict[str, Any]]:
-    """The base model, its tokenizer, the evaluation rows and facts about them. The server has no training rows."""
-    settings = request.terms.settings
-    network, tokenizer = open_network(request.terms.model, settings)
-    return network, tokenizer, *_evaluation(request.task, network, tokenizer, settings)
+def _open(request: ServerRequest) -> tuple[Blocks, PreTrainedTokenizerBase, Rows, dict[str, Any]]:
+    """The base model, its tokenizer, the evaluation rows and described about them. The server has no training rows."""
+    run = request.run
+    network, tokenizer = open_network(run.model, run.settings)
+    return network, tokenizer, *_evaluation(run.task, network, tokenizer, run.settings)
 
 
 def _evaluation(
     task: Task, network: Blocks, tokenizer: PreTrainedTokenizerBase, settings: Settings
 ) -> tuple[Rows, dict[str, Any]]:
-    evaluation, facts = evaluation_rows(task, tokenizer, settings)
+    evaluation, described = evaluation_rows(task, tokenizer, settings)
     check_tokens(network, tokenizer, evaluation)
-    return evaluation, facts
+    return evaluation, described
 
 
 def _check(network: Blocks, evaluation: Rows, settings: Settings) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def allocation_figure(
     A_MN = np.asarray(A_MN, dtype=bool)
     M, N = A_MN.shape
     order_N = np.arange(N) if order_N is None else np.asarray(order_N)
-    name_N = [f"client {n}" if names is None else names[n] for n in order_N]
+    name_N = [f"client {n}" if names is None else names[int(n)] for n in order_N]
     with_vram = used_N_gib is not None and capacity_N_gib is not None
     height = height or int(np.clip(18 * M, 220, 480)) + (130 if with_vram else 0)
     top = 1 - (min(0.42, 110 / height) if with_vram else 0)  # share of the height below the VRAM

@@ -33,11 +33,12 @@ def picture_bytes(figure: go.Figure, suffix: str) -> bytes:
     unless a kaleido server runs."""
     import kaleido
 
+    content = figure.to_dict()
     options = {
         "format": suffix,
-        "width": figure.layout.width or _WIDTH,
-        "height": figure.layout.height or _HEIGHT,
+        "width": content["layout"].get("width", _WIDTH),
+        "height": content["layout"].get("height", _HEIGHT),
         "scale": 2 if suffix == "png" else 1,
     }
     with _ONE_AT_A_TIME:
-        return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=kaleido_options())
+        return kaleido.calc_fig_sync(content, opts=options, kopts=kaleido_options())

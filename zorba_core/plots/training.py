@@ -128,7 +128,7 @@ def learning_curves_figure(
         if value not in known:
             raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
     is_share = measure == "eval_accuracy"
-    targets = sorted({float(run.config["target"]) for run in runs if run.config.get("target")}) if is_share else ()
+    targets = sorted({run.request.settings.target for run in runs if run.request.settings.target}) if is_share else ()
     curves, bands = {}, {}
     for name, members in (groups or {run.path.name: [run] for run in runs}).items():
         table = pd.concat([_evaluated(run, measure, x, smooth) for run in members]).groupby("round")

@@ -142,7 +142,7 @@ def _score(tuned: RunModel, network: Blocks, frame: pd.DataFrame, rows: Rows) ->
     if task.kind == "text":
         loss, (given, _) = evaluate(network, rows).loss, written(tuned, network, frame)
         return TextQuality(tuple(fill(task.answer, frame)), tuple(given), loss)
-    return Quality(task.label_names, frame["label"].to_numpy(np.int64), label_probabilities(network, rows))
+    return Quality(task.label_names, frame["label"].to_numpy(np.int64), label_probabilities(tuned, network, rows))
 
 
 def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...] | None, str]:
@@ -152,7 +152,7 @@ def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...
         return None, "the evaluation rows name no client"
     if "train_sha256" not in run.environment["data"]:
         return None, "the clients' rows are not on this machine"
-    rows, facts = federated_rows(run.task, tuned.tokenizer, run.allocation.num_clients, settings, **run.division)
+    rows, facts = federated_rows(run.task, tuned.tokenizer, run.allocation.num_clients, settings, **run.request.divided)
     try:
         check_rows(facts, run.environment["data"], run.path, "train")
     except InvalidInputError as error:
@@ -170,7 +170,8 @@ def _by_division(tuned: RunModel, base: bool) -> tuple[tuple[dict[str, Any], ...
     with tuned.in_use():
         networks = [tuned.network, tuned.base()] if base else [tuned.network]
         after, *before = (
-            Quality(tuned.run.task.label_names, label_R, label_probabilities(network, some)) for network in networks
+            Quality(tuned.run.task.label_names, label_R, label_probabilities(tuned, network, some))
+            for network in networks
         )
     result = by_client(client_R, after, before[0] if before else None)
     return result, f"at most {CLIENT_ROWS} training rows of each client"

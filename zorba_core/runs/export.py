@@ -111,7 +111,7 @@ def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> s
     base = base_of(run)
     sections = [
         _front(run),
-        f"# {task.title}: {base}, fine-tuned across {run.config['num_clients']} clients",
+        f"# {task.title}: {base}, fine-tuned across {run.request.num_clients} clients",
         f"{base} was fine-tuned for one task{f' ({task.about})' if task.about else ''} by clients that kept their "
         "rows. This folder has "
         + ("the adapters (LoRA) in PEFT's format" if adapter else "the whole model in Hugging Face format")
@@ -134,7 +134,7 @@ def model_card(tuned: RunModel, folder_name: str, *, adapter: bool = False) -> s
 def _front(run: RunFolder) -> str:
     """The YAML header, which hubs read."""
     lines = ["library_name: transformers", "pipeline_tag: text-generation"]
-    model = str(run.config["model"])
+    model = run.request.model
     if model.count("/") == 1 and not model.startswith((".", "/", "~")) and not os.path.isdir(model):
         lines.append(f"base_model: {model}")  # a hub's name
     lines += ["tags:", "  - federated-learning", "  - zeroth-order-optimization", "  - zorba"]
@@ -158,12 +158,12 @@ def _use(tuned: RunModel, folder_name: str, adapter: bool) -> str:
     lines = ["Run this in the parent of this folder:", "", "```python", "from transformers import pipeline", *load]
     lines += [*_asked(tuned, prompt), "```", ""]
     limit = (
-        f"The prompt is `{task.prompt}`. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
+        f"The prompt is {task.prompt!r}. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
         "longer texts lost their end."
     )
     if task.kind == "text":
         return "\n".join([*lines, limit])
-    prior = ", minus the base model's own preference for each word" if task.prior else ""
+    prior = ", minus the preference for each word that the training rows share" if task.prior else ""
     lines.append(f"{limit} Answers are compared by the {task.score} of their tokens' log-probabilities{prior}.")
     if task.kind == "labels":
         words = zip(task.label_names, task.label_words, strict=True)
@@ -227,33 +227,34 @@ def _measured(run: RunFolder, task: Task) -> str:
 
 
 def _data(run: RunFolder) -> str:
-    data, config = run.environment["data"], run.config
-    facts = [f"{config['dataset']}{', ' + data['note'] if data.get('note') else ''}."]
+    data, clients = run.environment["data"], run.request.num_clients
+    facts = [f"{run.task.name}{', ' + data['note'] if data.get('note') else ''}."]
     if "train_rows" in data:
         held = data["rows_per_client"]
         facts.append(
-            f"{data['train_rows']:,} training rows, divided among {config['num_clients']} clients "
+            f"{data['train_rows']:,} training rows, divided among {clients} clients "
             f"({min(held):,} to {max(held):,} rows each)."
         )
     else:
-        facts.append(f"The training rows stayed with the {config['num_clients']} clients.")
+        facts.append(f"The training rows stayed with the {clients} clients.")
     return " ".join(facts)
 
 
 def _method(run: RunFolder) -> str:
-    config, summary, allocation = run.config, run.summary, run.allocation
-    method = METHODS[config["method"]]
-    rate = f"learning rate {config['lr']:g}"
-    if config.get("schedule", "constant") != "constant":
-        rate += f" at its highest ({config['schedule']} schedule)"
+    settings, summary, allocation = run.request.settings, run.summary, run.allocation
+    method = METHODS[settings.method]
+    highest = max(done.lr for done in run.rounds)
+    rate = f"learning rate {settings.lr}" + (f" (up to {highest:.2g})" if settings.lr == "auto" else "")
+    if settings.schedule != "constant":
+        rate += f" at its highest ({settings.schedule} schedule)"
     lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]
-    if config.get("directions"):
-        along = f"{config['directions']} directions a round ({config['direction']})"
-        if not ESTIMATORS[config["estimator"]].exact:
-            scalars = f"Forward passes only: {along}, difference length {config['mu']:g}"
+    if settings.directions:
+        along = f"{settings.directions} directions a round ({settings.direction})"
+        if not ESTIMATORS[settings.estimator].exact:
+            scalars = f"Forward passes only: {along}, difference length {settings.mu:g}"
         else:
             scalars = f"Simulated: exact derivatives along {along}, by backward passes"
-        lines.append(f"- {scalars}; {config['batch_size']} rows a client and round.")
+        lines.append(f"- {scalars}; {settings.batch_size} rows a client and round.")
     least, most = int(allocation.popularity_M.min()), int(allocation.popularity_M.max())
     lines.append(
         f"- {allocation.total_blocks} of {allocation.num_blocks * allocation.num_clients} client-blocks activated; a "
@@ -262,15 +263,15 @@ def _method(run: RunFolder) -> str:
         f"{allocation.num_blocks} blocks. Λ = {allocation.bias_lambda:.4g}, effective clients "
         f"{allocation.effective_clients:.1f}."
     )
-    if config.get("lora_rank"):
-        lines.append(f"- Trained: LoRA adapters of rank {config['lora_rank']} on queries and values.")
+    if settings.lora_rank:
+        lines.append(f"- Trained: LoRA adapters of rank {settings.lora_rank} on queries and values.")
     else:
         lines.append("- Trained: the transformer blocks. Embeddings, final norm and head are the base model's.")
     made = {name: run.environment.get(name) for name in ("zorba_core", "torch", "transformers")}
     lines.append(
         f"- Weights SHA-256 {summary['weights_sha256'][:16]}, base {run.environment['base_weights_sha256'][:16]}; "
         + ", ".join(f"{name} {version}" for name, version in made.items() if version)
-        + f"; seed {config['seed']}."
+        + f"; seed {settings.seed}."
     )
     return "\n".join(lines)
 
@@ -281,4 +282,4 @@ def _span(least: int, most: int) -> str:
 
 def base_of(run: RunFolder) -> str:
     """The base model's name without its folders."""
-    return os.path.basename(os.path.normpath(str(run.config["model"])))
+    return os.path.basename(os.path.normpath(run.request.model))

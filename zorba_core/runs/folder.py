@@ -13,46 +13,55 @@ Shapes: M blocks, N clients, T rounds.
 from __future__ import annotations
 
 import difflib
-import math
 import os
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
+from zorba_core import show
 from zorba_core.allocation import Allocation
-from zorba_core.data.divide import DIRICHLET
-from zorba_core.data.task import Task, get_task, table_of, task_from
+from zorba_core.data.task import Task
 from zorba_core.engine.course import Course, path
+from zorba_core.engine.parts import METHODS
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import read_json
-from zorba_core.runs.log import CONFIG, read_log
+from zorba_core.runs.log import CONFIG, check_start, read_log
+from zorba_core.runs.request import DEFAULT_FOLDER, VERSION, ResolvedRequest
 
 SUMMARY = "summary.json"
-DEFAULT_FOLDER = Path("artifacts/runs")
 BACKWARD_WORK = 2  # forward passes that cost about as much as one backward pass
 TOTALS = ("seconds", "forward_passes", "backward_passes", "scalars_up", "scalars_down")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunFolder:
     """The content of a run folder. ``summary`` is empty if the run is in progress or was interrupted."""
 
     path: Path
-    config: dict[str, Any]
-    rounds: tuple[Round, ...]  # round 0 is the base model's evaluation
+    config: dict[str, Any]  # as in config.json; :attr:`request` has it checked
     summary: dict[str, Any]
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """Read a run folder.
+
+        Raises:
+            MissingDataError: no such folder.
+            InvalidInputError: not a run folder, or a file in it is damaged; the message names the file.
+        """
+        run = cls.listed(path)
+        _ = run.rounds  # read now, so that damage is reported here
+        return run
+
+    @classmethod
+    def listed(cls, path: str | os.PathLike[str]) -> Self:
+        """As :meth:`read`, but the log is read at the first use of ``rounds``; only its first line is checked now.
 
         Raises:
             MissingDataError: no such folder.
@@ -67,8 +76,59 @@ class RunFolder:
         for name in ("allocation", "environment", "model", "dataset"):
             if name not in config:
                 raise InvalidInputError(f"{path / CONFIG}: it has no {name}; it is damaged, or of an earlier version")
+        if config.get("version", 1) != VERSION:
+            raise InvalidInputError(
+                f"{path / CONFIG}: its layout is version {in_short(config['version'])}, and this zorba_core reads "
+                f"version {VERSION}; use the zorba_core that made the run"
+            )
         summary = _read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {}
-        return cls(path, config, tuple(read_log(path).rounds), summary)
+        check_start(path)
+        return cls(path, config, summary)
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        """The log. Round 0 is the base model's evaluation.
+
+        Raises:
+            InvalidInputError: a line is damaged.
+        """
+        return tuple(read_log(self.path).rounds)
+
+    def __repr__(self) -> str:
+        done = f"{self.rounds_done} of {self.request.settings.rounds} rounds"
+        before, after = self._ends()
+        scores = "" if before is None else f", {self.metric} {before:.3f} → {after:.3f}"
+        method = METHODS[self.request.settings.method].title
+        return f"{type(self).__name__}({self.name}: {method} on {self.request.task.name}, {done}{scores})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the loss of each evaluation."""
+        rows = self.evaluations
+        if rows.empty:
+            return show.card(repr(self), "")
+        round_P, loss_P = rows["round"].to_numpy(float), rows["eval_loss"].to_numpy(float)
+        ends = ("0", str(int(round_P[-1])), f"{loss_P.min():.2f}", f"{loss_P.max():.2f}")
+        return show.card(repr(self), show.curve(round_P, loss_P, ends, "round and evaluation loss", None))
+
+    def _ends(self) -> tuple[float | None, float | None]:
+        """The accuracy before and after training; of a run in progress, at its last evaluation."""
+        if self.finished:
+            return self.summary["initial_accuracy"], self.summary["final_accuracy"]
+        measured = [done.eval_accuracy for done in self.rounds if done.eval_accuracy is not None]
+        return (measured[0], measured[-1]) if measured else (None, None)
+
+    @property
+    def metric(self) -> str:
+        """What the accuracy counts: "accuracy", or "exact match" of written answers."""
+        return str(self.environment.get("data", {}).get("metric", "accuracy")).replace("_", " ")
+
+    @property
+    def best_accuracy(self) -> float | None:
+        """The best accuracy of the evaluations; None before the first."""
+        if self.finished:
+            return self.summary["best_accuracy"]
+        measured = [done.eval_accuracy for done in self.rounds if done.eval_accuracy is not None]
+        return max(measured, default=None)
 
     @property
     def name(self) -> str:
@@ -91,8 +151,20 @@ class RunFolder:
         return Course(self.rounds).final
 
     @cached_property
+    def request(self) -> ResolvedRequest:
+        """What the run was asked to do: the config.
+
+        Raises:
+            InvalidInputError: a value in the config is invalid.
+        """
+        try:
+            return ResolvedRequest.of_config(self.config)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self.path / CONFIG}: {error}") from None
+
+    @cached_property
     def settings(self) -> Settings:
-        """The settings in the config; a setting that is not there has its default.
+        """The run's settings.
 
         Raises:
             InvalidInputError: a value is invalid on this machine, such as a missing device.
@@ -101,39 +173,32 @@ class RunFolder:
 
     def settings_with(self, **changes: Any) -> Settings:
         """As :attr:`settings`, with some values changed."""
-        config = {**self.config, **changes}
         try:
-            return Settings(**{name: config[name] for name in Settings.model_fields if name in config})
+            return self.request.settings.replace(**changes)
         except InvalidInputError as error:
             raise InvalidInputError(f"{self.path / CONFIG}: {error}") from None
 
+    @property
+    def trained_task(self) -> Task:
+        """The task as the run trains on it. No row is read."""
+        return self.request.task
+
     @cached_property
     def task(self) -> Task:
-        """The task, with the run's prompt and label words, and the preference among these that the run's model takes
-        out of its scores. No row is read."""
-        task = task_of(self.config)
-        measured = [done for done in path(self.rounds, self.final_round) if done.prior_C is not None]
-        measured = measured or [done for done in self.rounds[:1] if done.prior_C is not None]
-        return replace(task, prior=tuple(measured[-1].prior_C.tolist())) if measured else task
+        """The task, with the preference among label words that the run's model takes out of its scores. With
+        calibration batch it was measured with the weights of the last evaluation. No row is read."""
+        prior_C = self.preference(self.final_round)
+        return self.trained_task if prior_C is None else replace(self.trained_task, prior=tuple(prior_C.tolist()))
 
-    @cached_property
+    def preference(self, round_index: int) -> np.ndarray | None:
+        """The preference that was measured at the last evaluation up to a round; None without calibration batch."""
+        steps = [*self.rounds[:1], *path(self.rounds, round_index)]
+        return next((done.prior_C for done in reversed(steps) if done.prior_C is not None), None)
+
+    @property
     def allocation(self) -> Allocation:
         """A_MN of the run."""
-        return Allocation.from_blocks(self.config["allocation"]["blocks_per_client"], self.config["num_blocks"])
-
-    @property
-    def threads(self) -> int:
-        """CPU threads."""
-        return self.config.get("threads", 1)
-
-    @property
-    def division(self) -> dict[str, Any]:
-        """``alpha`` and ``division`` of the rows among clients (:mod:`zorba_core.data.divide`)."""
-        alpha = self.config["alpha"]
-        return {
-            "alpha": math.inf if alpha is None else alpha,  # JSON has no infinity
-            "division": self.config.get("division", DIRICHLET),
-        }
+        return self.request.allocation
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -166,15 +231,12 @@ class RunFolder:
         return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
 
 
-def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
-    """The run of this folder, or of this name in the default folder.
+def path_of(run: str | os.PathLike[str]) -> Path:
+    """The folder of a run, which may be given by its name in the default folder.
 
     Raises:
         MissingDataError: no such run; the message has similar names.
-        InvalidInputError: as :meth:`RunFolder.read`.
     """
-    if isinstance(run, RunFolder):
-        return run
     path = Path(run)
     if not path.is_dir() and len(path.parts) == 1:
         named = DEFAULT_FOLDER / path
@@ -184,7 +246,16 @@ def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
             hint = f"did you mean {' or '.join(alike)}?" if alike else "zorba runs lists the names"
             raise MissingDataError(f"run {os.fspath(run)!r} does not exist; {hint}")
         path = named
-    return RunFolder.read(path)
+    return path
+
+
+def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
+    """The run of this folder, or of this name in the default folder.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`path_of` and :meth:`RunFolder.read`.
+    """
+    return run if isinstance(run, RunFolder) else RunFolder.read(path_of(run))
 
 
 def finished_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
@@ -196,28 +267,10 @@ def finished_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
     run = read_folder(run)
     if not run.finished:
         raise InvalidInputError(
-            f"{run.path}: this run is not finished (round {run.rounds_done} of {run.config.get('rounds', '?')}); "
+            f"{run.path}: this run is not finished (round {run.rounds_done} of {run.request.settings.rounds}); "
             f"complete it with: zorba resume {run.path}"
         )
     return run
-
-
-def check_name(name: str) -> str:
-    """Return a run's name, which becomes part of a folder's name.
-
-    Raises:
-        InvalidInputError: it has other characters than letters, digits, dot, dash and underscore, or more than 100.
-    """
-    if not _NAME.fullmatch(name):
-        raise InvalidInputError(
-            f"run name {in_short(name)}: use up to 100 letters, digits, dots, dashes and underscores"
-        )
-    return name
-
-
-def plain_name(text: str) -> str:
-    """A valid run name made from any text."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -228,23 +281,3 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path}: not a JSON object; the file is damaged, restore it from a copy")
     return content
-
-
-def task_of(config: Mapping[str, Any]) -> Task:
-    """The task of a run's config: the inverse of :func:`task_config`."""
-    task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
-    of_run = {
-        "prompt": config.get("prompt") or task.prompt,
-        "label_words": tuple(config.get("label_words") or task.label_words),
-        "prior": tuple(config.get("prior") or ()),
-    }
-    return task if all(getattr(task, name) == of_run[name] for name in of_run) else replace(task, **of_run)
-
-
-def task_config(task: Task) -> dict[str, Any]:
-    """The config entries of a task: its name, its label words, a changed prompt; for a user's task all its fields."""
-    described = {"task": table_of(task)} if task.is_own else {}
-    if not task.is_own and task.prompt != get_task(task.name).prompt:
-        described["prompt"] = task.prompt
-    prior = {"prior": list(task.prior)} if task.prior else {}
-    return {"dataset": task.name, "label_words": list(task.label_words), **prior, **described}

@@ -73,6 +73,22 @@ def read_log(folder: str | os.PathLike[str]) -> LogContent:
     return LogContent(rounds, crc, ends, size - end)
 
 
+def check_start(folder: str | os.PathLike[str]) -> None:
+    """Check the first line of a log alone.
+
+    Raises:
+        InvalidInputError: it is damaged, or config.json was changed.
+    """
+    path = Path(folder) / LOG
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        line = file.readline(_MAX_LINE_BYTES)
+        whole = line.endswith(b"\n")
+    if whole and _checked(line, binascii.crc32((Path(folder) / CONFIG).read_bytes())) is None:
+        raise InvalidInputError(_damage(path, 0, 0))
+
+
 class Log:
     """The writer of a run's log. Opening it takes the lock, reads the log and cuts off an incomplete line.
 

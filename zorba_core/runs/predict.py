@@ -6,7 +6,7 @@ Shapes: R rows, C labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def predict(run: RunFolder, texts: Texts | TableRows, *, base: bool = False, mod
         else:
             rows, cuts = zip(*(encoded(tuned, part) for part in parts), strict=True)
             for prefix, network in networks.items():
-                label_RC = np.concatenate([label_probabilities(network, part) for part in rows])
+                label_RC = np.concatenate([label_probabilities(tuned, network, part) for part in rows])
                 columns[f"{prefix}prediction"] = [labels[label] for label in label_RC.argmax(axis=1)]
                 columns[f"{prefix}probability"] = label_RC.max(axis=1).tolist()
                 probability[prefix] = label_RC
@@ -105,8 +105,12 @@ def encoded(tuned: RunModel, frame: pd.DataFrame) -> tuple[Rows, int]:
     return rows, cuts["prompts_cut"]
 
 
-def label_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
-    """Probability of each of a row's labels or options, (R, C), float64; rows sum to 1."""
+def label_probabilities(tuned: RunModel, network: Blocks, rows: Rows) -> np.ndarray:
+    """Probability of each of a row's labels or options by the run's model or its base, (R, C), float64; rows sum to 1.
+    With calibration batch, each is without the preference that was measured with its own weights."""
+    prior_C = tuned.run.preference(tuned.round if network is tuned.network else 0)
+    if prior_C is not None:
+        rows = replace(rows, prior_C=torch.from_numpy(prior_C))
     return np.exp(label_log_probabilities(network, rows))
 
 

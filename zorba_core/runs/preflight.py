@@ -165,7 +165,7 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
     blocks = np.flatnonzero(A_MN.any(axis=1))
-    lr = rate_of_round(settings, 1, averaged * size_of_step(Step(rho_bar_MU), len(seeds_Q)), rows.train.answers)
+    lr = rate_of_round(settings, 1, size_of_step(Step(rho_bar_MU), len(seeds_Q)), rows.train.answers)
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, lr, settings))
     return Preflight(tuple(checks), float(np.sqrt(rho_square)), differences)
 
@@ -285,8 +285,8 @@ def _step_checks(
     lost_finding = f"rounding to the weights' float32 removes {share_lost:.0%} of a round's step"
     stride_finding = f"a round moves the weights by {stride:.3g} times their own length"
     progress_finding = f"{horizon} rounds would lower the loss by {progress:.2g} nats at best"
-    faster = _longer(settings, "a larger lr, or --lr auto")
-    slower = f"an lr below {0.1 * lr / stride:.1g}, or --lr auto" if stride else ""
+    faster = _longer(settings, "a larger lr or --lr auto")
+    slower = f"an lr below {0.1 * lr / stride:.1g} or --lr auto" if stride else ""
     progresses = progress >= LEAST_PROGRESS_NATS
     return [
         _at_most("update", share_lost, MOST_LOST, lost_finding, faster),

@@ -27,7 +27,7 @@ from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.settings import Settings
 
-FEW, MORE, FINALISTS = 48, 96, 3  # rows of all clients together, at first and for the best prompts
+FEW, MORE, FINALISTS = 32, 64, 3  # rows of all clients together, at first and for the best prompts
 _LEAST = 4  # rows of a client: fewer say little about a loss that is centred over them
 
 # (prompts, rows of a client) -> the mean over clients of each prompt's loss

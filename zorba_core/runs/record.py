@@ -18,16 +18,13 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from zorba_core.allocation import Allocation
-from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.data.task import Task
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import run_communication
@@ -39,9 +36,10 @@ from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import fingerprint, write_json
-from zorba_core.runs.folder import BACKWARD_WORK, SUMMARY, TOTALS, check_name, task_config
+from zorba_core.runs.folder import BACKWARD_WORK, SUMMARY, TOTALS
 from zorba_core.runs.log import CONFIG, Log
 from zorba_core.runs.replay import saves_weights, write_weights
+from zorba_core.runs.request import ResolvedRequest, check_name
 from zorba_core.version import __version__
 from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
 
@@ -60,67 +58,35 @@ class Callback:
         """Called after each round: it is in the log, and the network has its weights. Round 0 evaluates the base."""
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """A run before its first round: loaded and checked."""
-
-    task: Task
-    network: Blocks  # the base model
-    allocation: Allocation
-    settings: Settings
-    facts: Mapping[str, Any]  # about the rows (:mod:`zorba_core.runs.load`)
-    checks: Mapping[str, Any]  # measured by preflight
-
-
 def begin(
-    runs_folder: str | os.PathLike[str],
-    name: str,
-    start: Start,
+    request: ResolvedRequest,
+    network: Blocks,
     *,
-    model: str | os.PathLike[str],
-    origin: Mapping[str, Any] | None,
-    asked: Mapping[str, Any],
-    federation: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    data: Mapping[str, Any],
+    checks: Mapping[str, Any],
     token: str | None = None,
 ) -> Path:
     """Make the folder of a new run, with its config.
 
     Args:
-        model: the base model's name or folder.
-        origin: how the allocation was made.
-        asked: ``alpha``, ``division``, ``threads`` and ``force``.
-        federation, token: of a federated run: the server's options, and the id in its messages.
+        network: the base model.
+        name: how the folder's name begins; default: the request's.
+        data: fingerprints of the rows, and what there is to know of them (:mod:`zorba_core.runs.load`).
+        checks: measured by preflight.
+        token: of a federated run: the id in its messages.
 
     Raises:
         InvalidInputError: the name, or the folder that holds the runs, cannot be used.
     """
-    allocation, settings = start.allocation, start.settings
-    config = {
-        **task_config(start.task),
-        "model": os.fspath(model),
-        "num_blocks": allocation.num_blocks,
-        "num_clients": allocation.num_clients,
-        "alpha": asked["alpha"],
-        "division": asked["division"],
-        **settings.model_dump(),
-        "threads": asked["threads"],
-        "force": asked["force"],
-        "allocation": {
-            **(origin or {}),
-            "total_blocks": allocation.total_blocks,
-            "sha256": allocation_sha256(allocation),
-            "blocks_per_client": allocation.blocks_per_client,
-        },
-        **({} if federation is None else {"federation": federation}),
-    }
     environment = {
-        **environment_of(settings),
+        **environment_of(request.settings),
         **({} if token is None else {"federation_run": token}),
-        "base_weights_sha256": start.network.weights_sha256(),
-        "data": start.facts,
-        "preflight": start.checks,
+        "base_weights_sha256": network.weights_sha256(),
+        "data": data,
+        "preflight": checks,
     }
-    return new_folder(runs_folder, name, config, environment)
+    return new_folder(request.runs_folder, name or request.run_name, request.to_config(), environment)
 
 
 def new_folder(

@@ -57,7 +57,7 @@ class RunModel:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Context manager: compute with the networks, with the run's number of CPU threads, one caller at a time."""
-        with self._lock, use_threads(self.run.threads):
+        with self._lock, use_threads(self.run.request.threads):
             yield
 
     def base(self) -> Blocks:
@@ -112,7 +112,7 @@ def replay(
     _check_target(run, target, round_index is not None)
     at = weights_round(run.path)
     settings = _settings_here(run, at == target)
-    with use_threads(run.threads):
+    with use_threads(run.request.threads):
         network, tokenizer = open_base(run, settings, model)
         if target and not (at == target and read_weights(run.path, network, run.rounds)):
             if method_facts(settings.method).first_order:
@@ -166,7 +166,7 @@ def open_base(
     Raises:
         InvalidInputError, MissingDataError: it is missing, or its fingerprint differs from that in the run's config.
     """
-    source = run.config["model"] if model is None else model
+    source = run.request.model if model is None else model
     network, tokenizer = open_network(source, settings)
     actual, expected = network.weights_sha256(), run.environment["base_weights_sha256"]
     if actual != expected:
@@ -254,7 +254,7 @@ def _settings_here(run: RunFolder, has_weights: bool) -> Settings:
     Raises:
         InvalidInputError: the CUDA device is missing and no weights were saved.
     """
-    if run.config.get("device") != "cuda" or torch.cuda.is_available():
+    if run.request.settings.device != "cuda" or torch.cuda.is_available():
         return run.settings
     if not has_weights:
         raise InvalidInputError(

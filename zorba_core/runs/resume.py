@@ -56,16 +56,16 @@ def resume(
     """
     run = read_folder(run)
     settings = run.settings
-    if "federation" in run.config:
+    if run.request.federation is not None:
         raise InvalidInputError(f"{run.path}: this run is a federated one; resume it with: zorba resume {run.path}")
     check_unfinished(run)
-    task = with_data(run.task, data, test)
+    task = with_data(run.trained_task, data, test)
     check_files(run.environment["data"].get("files", {}), task, run.path)
     progress = Progress(settings.rounds, task.counted, quiet=quiet)
-    with shown(quiet), Log(run.path) as log, use_threads(run.threads), progress:
+    with shown(quiet), Log(run.path) as log, use_threads(run.request.threads), progress:
         run = _reopened(run, log, settings)
         network, tokenizer = open_base(run, settings, model)
-        rows, facts = federated_rows(task, tokenizer, run.allocation.num_clients, settings, **run.division)
+        rows, facts = federated_rows(task, tokenizer, run.allocation.num_clients, settings, **run.request.divided)
         check_rows(facts, run.environment["data"], run.path, "train", "evaluation")
         training = Training.local(network, run.allocation, rows, settings)
         if method_facts(settings.method).first_order:

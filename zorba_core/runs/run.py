@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import pandas as pd
 
 from zorba_core.errors import ZorbaError, one_line
-from zorba_core.runs.folder import DEFAULT_FOLDER, RunFolder, read_folder
+from zorba_core.runs.folder import DEFAULT_FOLDER, RunFolder, path_of
 from zorba_core.runs.log import CONFIG
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def read_run(run: str | os.PathLike[str] | RunFolder) -> Run:
     """
     if isinstance(run, Run):
         return run
-    folder = read_folder(run)
-    return Run(folder.path, folder.config, folder.rounds, folder.summary)
+    return Run.read(run.path if isinstance(run, RunFolder) else path_of(run))
 
 
 class RunListing(NamedTuple):
@@ -87,7 +86,8 @@ class RunListing(NamedTuple):
 
 
 def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
-    """All runs in ``folder``; none if it does not exist. Hidden entries and plain files are skipped."""
+    """All runs in ``folder``; none if it does not exist. Hidden entries and plain files are skipped. A log is read
+    when its run's rounds are used."""
     runs: list[tuple[float, Run]] = []
     problems: list[str] = []
     folder = Path(folder)
@@ -95,7 +95,7 @@ def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
         if path.name.startswith(".") or not path.is_dir():
             continue
         try:
-            run = Run.read(path)
+            run = Run.listed(path)
             runs.append(((path / CONFIG).stat().st_mtime, run))
         except (ZorbaError, OSError) as error:
             problems.append(one_line(error))

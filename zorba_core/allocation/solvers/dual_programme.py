@@ -118,7 +118,9 @@ def raise_price(best: Best, deadline: float) -> list[DualTable]:
     Raises:
         OutOfTime: the deadline passed; ``best`` remains valid.
     """
-    instance, left, right = best.instance, None, None
+    instance = best.instance
+    left: tuple[float, float, float] | None = None  # (mu, bound, slope) of the tangent on this side
+    right: tuple[float, float, float] | None = None
     mu = _FIRST_PRICE * best.value / instance.all_budgets
     most = min(3, max(2, _STATES_HELD // max(1, num_states(instance))))
     tables: list[DualTable] = []
@@ -135,11 +137,11 @@ def raise_price(best: Best, deadline: float) -> list[DualTable]:
             left = (mu, table.bound, slope)
         else:
             right = (mu, table.bound, slope)
-        if right is None:  # L <= Lambda <= value, so the maximum is before the tangent reaches ``value``
-            mu = min(2 * mu, left[0] + (best.value - left[1]) / left[2])
-            continue
         if left is None:
             mu = mu / 2 if mu > _FIRST_PRICE / 8 * best.value / instance.all_budgets else 0.0
+            continue
+        if right is None:  # L <= Lambda <= value, so the maximum is before the tangent reaches ``value``
+            mu = min(2 * mu, left[0] + (best.value - left[1]) / left[2])
             continue
         mu = (right[1] - left[1] + left[2] * left[0] - right[2] * right[0]) / (left[2] - right[2])
         reach = left[1] + left[2] * (mu - left[0])
@@ -168,7 +170,7 @@ def raise_two_prices(best: Best, deadline: float) -> None:
     prices, highest = np.array([value / instance.total, waste_price]), -np.inf
     offset_C, slope_C = [], []
     for _ in range(_MAX_CUTS):
-        table = PricedTable(instance, *prices.tolist(), deadline)
+        table = PricedTable(instance, float(prices[0]), float(prices[1]), deadline)
         if not np.isfinite(table.bound):
             return
         path = table.best_path()

@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +113,12 @@ class Best:
     def proven(self) -> bool:
         return self.bound >= self.value * (1 - _SAME)
 
-    def beaten_by(self, value: float) -> bool:
-        """Whether a matrix of this Lambda would be better."""
+    @overload
+    def beaten_by(self, value: float) -> bool: ...
+    @overload
+    def beaten_by(self, value: NDArray[np.float64]) -> NDArray[np.bool_]: ...
+    def beaten_by(self, value: float | NDArray[np.float64]) -> bool | NDArray[np.bool_]:
+        """Whether a matrix of this Lambda, or of each, would be better."""
         return value < self.value * (1 - _SAME)
 
     def offer(self, path: Path) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
 from zorba_core.allocation.solution import Options, solver
-from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets, wrapped
+from zorba_core.allocation.solvers.balanced import water_filled_budgets, wrapped
 
 # Number of values of n2 and of v2 in a grid. For more values, finer grids around the best points follow.
 _GRID = 64
@@ -47,7 +47,7 @@ def closest_two_level(problem: Problem, target: float = 0.0) -> Allocation:
     Equals the optimum for most totals of realistic fleets. If N <= 64 every (g, n2, v2) is tried, else a grid over n2
     and v2 with finer grids around its best points.
     """
-    even = balanced(problem)
+    even = Allocation(wrapped(problem.num_blocks, water_filled_budgets(problem.usable_N, problem.most_blocks)))
     choice = best_two_level(problem, target)
     if choice is None:
         return even
@@ -113,8 +113,8 @@ class _ClosedForm:
         for row, at in enumerate(best_G.tolist()):
             if np.isfinite(flat[row, at]):
                 a, b = divmod(at, len(v2))
-                numbers = map(int, (groups[row], v1[row, a, b], n2[a], v2[b]))
-                choices.append(TwoLevel(*numbers, float(flat[row, at])))
+                g, hub, clients, top = map(int, (groups[row], v1[row, a, b], n2[a], v2[b]))
+                choices.append(TwoLevel(g, hub, clients, top, float(flat[row, at])))
         return choices
 
     def evaluate(
