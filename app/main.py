@@ -1,4 +1,4 @@
-"""The dashboard: `streamlit run app/main.py`. Five pages; Explore is the root.
+"""The dashboard: `streamlit run app/main.py`. Four pages; Explore is the root.
 
 Streamlit imports this file for the server (`app`), and executes it as a script in every run of a page (`main`).
 """
@@ -30,7 +30,6 @@ def main() -> None:
     page = st.navigation(
         [
             st.Page("views/explore.py", title="Explore", icon=":material/show_chart:", default=True),
-            st.Page("views/allocation.py", title="Allocation", icon=":material/grid_on:"),
             st.Page("views/train.py", title="Train", icon=":material/model_training:"),
             st.Page("views/runs.py", title="Runs", icon=":material/list_alt:"),
             st.Page("views/findings.py", title="Findings", icon=":material/fact_check:"),

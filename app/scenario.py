@@ -1,11 +1,13 @@
-"""The scenario: one object whose fields are the widgets of the page Explore and the parameters of its address.
+"""The scenario: one object whose fields are the controls of the page Explore and the parameters of its address.
 
-The widget of the field ``clients`` has the key ``clients``. The address has every field that differs from its default.
-On a first visit, for a link, and on Back and Forward, the widgets get the values of the address.
+The component of the page (:mod:`app.explore`) has the fields while the user works, and sends them on release. The
+address has every field that differs from its default. On a first visit, for a link, and on Back and Forward, the
+component gets the fields of the address.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
@@ -14,10 +16,11 @@ import streamlit as st
 from pydantic import Field, field_validator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app.parts import fleets
+from zorba_core.allocation import SOLVERS
 from zorba_core.checked import Checked, OneOf
 from zorba_core.errors import InvalidInputError
 from zorba_core.fleet import MIXES
+from zorba_core.vram import PRESETS
 
 SHAPES = {
     "uniform": "Uniform",
@@ -29,20 +32,34 @@ SHAPES = {
     "list": "My list",
 }
 MOST_COMPARED = 4
+MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list
 _LONGEST = 1500  # characters of one parameter of an address
-_SAME_MATRIX = {"unit", "methods", "flips", "compared"}  # fields on which the matrix does not depend
-_SCENARIO, _PAGE = "scenario", "scenario_page"
+_ON_ONE_FLEET = {"follow", "spend", "total", "flips", "compared"}  # fields on which the fleet does not depend
+_OF_LINKS = {"unit", "methods"}  # parameters of older links, without effect now
+_SCENARIO, _PAGE, _ORIGIN = "scenario", "scenario_page", "scenario_origin"
+
+
+def method_titles() -> dict[str, str]:
+    """Title of each method by its name in links. ``paper`` is Algorithm 2 with Algorithm 1 for each point."""
+    usual = {
+        "balanced": "evenly (balanced)",
+        "two-level": "few carry most (two-level)",
+        "paper": "the paper's method",
+        "exact": "exact",
+    }
+    others = {name: solver.title for name, solver in SOLVERS.items() if name not in {*usual, "lexicographic"}}
+    return usual | others
 
 
 class Scenario(Checked):
-    """Everything that decides what the pages Explore and Allocation show. Fields that a shape does not use are ignored.
+    """Everything that decides what the page Explore shows. Fields that a shape does not use are ignored.
 
     Raises:
         InvalidInputError: a value is out of range.
     """
 
     shape: Literal["uniform", "bell", "small", "two", "three", "gpus", "list"] = "uniform"
-    model: Annotated[str, OneOf(fleets.models)] = "opt-125m"
+    model: Annotated[str, OneOf(lambda: tuple(PRESETS))] = "opt-125m"
     clients: int = Field(50, ge=1, le=2000)
     batch: int = Field(8, ge=1, le=512)
     """Sequences in a batch, B."""
@@ -66,22 +83,18 @@ class Scenario(Checked):
     """Percent of each GPU that training may use."""
     rows: tuple[tuple[float, int], ...] = ()
     """GiB and number of clients, a row each."""
-    unit: Literal["GiB", "%"] = "GiB"
-    methods: tuple[str, ...] = ("bound", "paper")
-    """Curves of this fleet, by the names of :func:`app.parts.fleets.methods`."""
-    follow: Annotated[str, OneOf(lambda: [name for name in fleets.methods() if name != "bound"])] = "paper"
+    bars: tuple[tuple[int, float], ...] = Field((), max_length=MOST_CLIENTS)
+    """Clients whose GiB were changed by hand: index and GiB."""
+    follow: Annotated[str, OneOf(method_titles)] = "balanced"
     """The method whose matrix is shown."""
+    total: int | None = Field(None, ge=1)
+    """Most blocks over all clients; None: twice the least possible."""
     spend: float | None = None
-    """GiB over all clients; None: a third of the way along the front."""
+    """GiB over all clients, of older links; ``total`` has precedence."""
     flips: str = Field("", max_length=100_000)
     """Cells changed by hand: ``block.client`` joined by ``_``."""
     compared: tuple[str, ...] = Field((), max_length=MOST_COMPARED)
     """Fleets kept for comparison: slot, name and address, separated by ``|``."""
-
-    @field_validator("methods")
-    @classmethod
-    def _check_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in fleets.methods() if name in names)
 
     @field_validator("span", "cuts")
     @classmethod
@@ -90,45 +103,46 @@ class Scenario(Checked):
             raise ValueError("the first must not be above the second")
         return ends
 
+    @field_validator("span")
+    @classmethod
+    def _check_span(cls, ends: tuple[float, float] | None) -> tuple[float, float] | None:
+        if ends is not None and ends[1] == 0:
+            raise ValueError("the second must be above 0")
+        return ends
+
     @field_validator("rows")
     @classmethod
     def _check_rows(cls, rows: tuple[tuple[float, int], ...]) -> tuple[tuple[float, int], ...]:
         counts = [count for _, count in rows]
-        if any(not 0 < gib <= fleets.MOST_GIB for gib, _ in rows) or min(counts, default=0) < 0:
+        if any(not 0 < gib <= MOST_GIB for gib, _ in rows) or min(counts, default=0) < 0:
             raise ValueError("GiB must be above 0")
-        if sum(counts) > fleets.MOST_CLIENTS:
-            raise ValueError(f"at most {fleets.MOST_CLIENTS:,} clients are supported")
+        if sum(counts) > MOST_CLIENTS:
+            raise ValueError(f"at most {MOST_CLIENTS:,} clients are supported")
         return rows
 
+    @field_validator("bars")
+    @classmethod
+    def _check_bars(cls, bars: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+        if any(client < 0 or not 0 < gib <= MOST_GIB for client, gib in bars):
+            raise ValueError("a client and GiB above 0")
+        return bars
+
     def replace(self, **changes: Any) -> Self:
-        """The scenario with some fields changed and checked. If the matrix changes, ``flips`` becomes empty."""
-        fields = {**dict(self), **changes}
-        if "flips" not in changes and any(fields[name] != getattr(self, name) for name in fields.keys() - _SAME_MATRIX):
-            fields["flips"] = ""
-        return type(self)(**fields)
+        """The scenario with some fields changed and checked."""
+        return type(self)(**{**dict(self), **changes})
 
     @property
     def fleet(self) -> Self:
         """The scenario with only the fields that decide the fleet and its VRAM."""
-        names = type(self).model_fields.keys() - _SAME_MATRIX - {"follow", "spend"}
+        names = type(self).model_fields.keys() - _ON_ONE_FLEET
         return type(self)(**{name: getattr(self, name) for name in names})
-
-    @property
-    def is_paper(self) -> bool:
-        """Whether the fleet is drawn as in the paper."""
-        return self.shape == "uniform" and self.span is None
-
-    @property
-    def needs(self) -> fleets.Needs:
-        """GiB of the model, of a block, and of all blocks."""
-        return fleets.needs(self.model, self.batch, self.length, self.precision)
 
     def query(self) -> dict[str, str | list[str]]:
         """The parameters of the address: fields that differ from their default."""
         words: dict[str, str | list[str]] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            if value == field.default or value is None:
+            if value == field.default or value is None or (name == "spend" and self.total is not None):
                 continue
             words[name] = list(value) if name == "compared" else _word(value)
         return {name: word for name, word in words.items() if name == "compared" or len(word) <= _LONGEST}
@@ -139,12 +153,22 @@ class Scenario(Checked):
         values: dict[str, Any] = {}
         for name in cls.model_fields.keys() & words.keys():
             try:
-                value = _value(name, list(words[name]))
-                cls(**{name: value})
+                values[name] = _value(name, list(words[name]))
+            except ValueError:
+                continue
+        return cls.of_fields(values)
+
+    @classmethod
+    def of_fields(cls, values: Mapping[str, Any]) -> Self:
+        """The scenario of some fields. Invalid values and unknown names are ignored."""
+        valid: dict[str, Any] = {}
+        for name in cls.model_fields.keys() & values.keys():
+            try:
+                cls(**{name: values[name]})
             except (InvalidInputError, ValueError):
                 continue
-            values[name] = value
-        return cls(**values)
+            valid[name] = values[name]
+        return cls(**valid)
 
 
 def _word(value: Any) -> str:
@@ -160,9 +184,9 @@ def _value(name: str, words: list[str]) -> Any:
     if name == "compared":
         return words
     word = words[-1][: 2 * _LONGEST]
-    if name == "rows":
+    if name in ("rows", "bars"):
         return [item.split("x") for item in word.split(",")]
-    return [part for part in word.split(",") if part] if name in ("span", "cuts", "methods") else word
+    return [part for part in word.split(",") if part] if name in ("span", "cuts") else word
 
 
 def begin(page: str) -> Scenario:
@@ -178,13 +202,24 @@ def begin(page: str) -> Scenario:
     if known is None or came_back or linked:
         known = Scenario.of_query(words)
         put(known)
-    elif arrived:  # the former page may not have read the last choice
-        known = current()
+    elif arrived:
+        put(known)
     return known
 
 
+def put(scenario: Scenario) -> None:
+    """Store the scenario in the session, in place of what the component shows."""
+    st.session_state[_SCENARIO] = scenario
+    st.session_state[_ORIGIN] = uuid.uuid4().hex
+
+
+def origin() -> str:
+    """An id that changes with each :func:`put`: what the component sent before that is out of date."""
+    return st.session_state.get(_ORIGIN, "")
+
+
 def store(scenario: Scenario) -> None:
-    """Store the scenario in the session."""
+    """Store what the component has sent."""
     st.session_state[_SCENARIO] = scenario
 
 
@@ -194,50 +229,13 @@ def stored() -> Scenario:
 
 
 def end(scenario: Scenario) -> None:
-    """Store the scenario in the session and write the address."""
-    store(scenario)
+    """Write the address."""
     words = scenario.query()
-    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in Scenario.model_fields}
-    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in Scenario.model_fields}
+    known = Scenario.model_fields.keys() | _OF_LINKS
+    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
+    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in known}
     if shown != {name: word if isinstance(word, list) else [word] for name, word in words.items()}:
         st.query_params.from_dict({**others, **words})
-
-
-def put(scenario: Scenario) -> None:
-    """Store ``scenario`` in the session. Each widget with another value is set when it is drawn next.
-
-    The others are not: setting a widget discards a choice that the user has just made in it.
-    """
-    shown, refused = _shown()
-    st.session_state[_SCENARIO] = scenario
-    for name in Scenario.model_fields:
-        if shown is None or name in refused or getattr(shown, name) != getattr(scenario, name):
-            st.session_state.pop(name, None)
-
-
-def current() -> Scenario:
-    """The session's scenario with the values of the widgets, which can be newer."""
-    return _shown()[0]
-
-
-def _shown() -> tuple[Scenario | None, set[str]]:
-    """The session's scenario with the values of the widgets, and the fields whose widget has a value out of range."""
-    state, refused = st.session_state, set()
-    scenario = state.get(_SCENARIO)
-    shown = {name: state[name] for name in Scenario.model_fields if name in state}
-    if shown.get("spend") in state.get("spend_shown", ()):
-        shown.pop("spend", None)  # the user did not move it
-    for name, value in shown.items():
-        try:
-            scenario = scenario.replace(**{name: None if value == state.get(f"usual_{name}") else value})
-        except InvalidInputError:  # the page shows a warning
-            refused.add(name)
-    return scenario, refused
-
-
-def update(**changes: Any) -> None:
-    """Change fields; for callbacks."""
-    put(current().replace(**changes))
 
 
 def link_of(scenario: Scenario) -> str:

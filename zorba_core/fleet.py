@@ -44,8 +44,12 @@ from zorba_core.vram import (
     whole_block_budgets,
 )
 
-NAME_COLUMNS, SIZE_COLUMNS = ("client", "name", "gpu"), ("vram_gib", "vram", "gib", "memory_gib")
-COUNT_COLUMN = "clients"
+NAME_COLUMNS, COUNT_COLUMN = ("client", "name", "gpu"), "clients"
+SIZE_COLUMNS: Mapping[str, float] = {  # GiB of one unit of each column
+    **dict.fromkeys(("vram_gib", "vram", "gib", "memory_gib"), 1.0),
+    **dict.fromkeys(("vram_gb", "gb", "memory_gb"), 1e9 / GIB),
+    **dict.fromkeys(("vram_mib", "mib", "memory_mib", "memory_total_mib"), 1 / 1024),
+}
 _MOST_BARS = 60  # of the histogram in a notebook
 
 
@@ -61,6 +65,8 @@ class Mix:
     weights: str = "each kind equally often: an assumption"  # the origin of the shares
     reserved_gib: float = 0.0  # memory of every device that the system uses
 
+
+_LEAST_GIB = 1e-3  # of a drawn client: a fleet has no client without VRAM
 
 MIXES: Mapping[str, Mix] = {
     name: Mix(**mix) for name, mix in tomllib.loads(Path(__file__).with_name("gpus.toml").read_text("utf-8")).items()
@@ -111,13 +117,42 @@ class Fleet:
 
     @classmethod
     def uniform(
-        cls, model: str | ModelSpec, clients: int = 50, *, seed: int = 0, workload: Workload = PAPER_WORKLOAD
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        span: tuple[float, float] | None = None,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
         """The paper's fleet (section V-A): independent capacities U[psi_md + psi_block, psi_md + M psi_block]: one to
-        all blocks."""
+        all blocks.
+
+        Args:
+            span: least and most GiB, in place of the paper's.
+        """
         spec = _spec(model)
-        low, high = psi_client_bytes(spec, workload, [1, spec.num_blocks])
+        low, high = _ends_bytes(spec, workload, span)
         return cls._numbered(_rng(clients, seed).uniform(low, high, clients), spec, workload)
+
+    @classmethod
+    def normal(
+        cls,
+        model: str | ModelSpec,
+        clients: int = 50,
+        *,
+        span: tuple[float, float] | None = None,
+        seed: int = 0,
+        workload: Workload = PAPER_WORKLOAD,
+    ) -> Fleet:
+        """Normal capacities around the middle of ``span`` (that of :meth:`uniform`), truncated at its ends, which are
+        2.5 standard deviations away."""
+        from scipy.special import ndtr, ndtri  # slow to load, and most commands do not need it
+
+        spec = _spec(model)
+        low, high = _ends_bytes(spec, workload, span)
+        drawn = ndtri(_rng(clients, seed).uniform(ndtr(-2.5), ndtr(2.5), clients))
+        return cls._numbered((low + high) / 2 + (high - low) / 5 * drawn, spec, workload)
 
     @classmethod
     def lognormal(
@@ -127,13 +162,14 @@ class Fleet:
         *,
         median: float = 0.25,
         sigma: float = 0.6,
+        span: tuple[float, float] | None = None,
         seed: int = 0,
         workload: Workload = PAPER_WORKLOAD,
     ) -> Fleet:
-        """Lognormal capacities, truncated to the range of :meth:`uniform`: many small clients and a few large ones.
+        """Lognormal capacities, truncated to ``span`` (that of :meth:`uniform`): many small clients, a few large ones.
 
         Args:
-            median: position of the untruncated median in this range, in [0, 1].
+            median: position of the untruncated median in the span, in [0, 1].
             sigma: standard deviation of the logarithm of the capacity.
         """
         from scipy import stats  # slow to load, and most commands do not need it
@@ -142,7 +178,9 @@ class Fleet:
         if not 0 < sigma < np.inf:
             raise InvalidInputError(f"sigma is {sigma}; it must be a finite number above 0")
         spec = _spec(model)
-        low, high = psi_client_bytes(spec, workload, [1, spec.num_blocks])
+        low, high = _ends_bytes(spec, workload, span)
+        if low == high:
+            return cls._numbered(np.full(clients, high), spec, workload)
         centre = np.log(low + median * (high - low))
         ends = ((np.log(end) - centre) / sigma for end in (low, high))
         drawn = stats.truncnorm.rvs(*ends, loc=centre, scale=sigma, size=clients, random_state=_rng(clients, seed))
@@ -225,8 +263,8 @@ class Fleet:
         """The fleet of a CSV, TSV or Excel file (a path, or its bytes), or of the output of
         ``nvidia-smi --query-gpu=name,memory.total --format=csv``.
 
-        The table has a column of GiB, and optionally one of names and one of ``clients``, the number of clients that
-        have this VRAM.
+        The table has a column of GiB, GB or MiB (``vram_gib``, ``vram_gb``, ``vram_mib``), and optionally one of names
+        and one of ``clients``, the number of clients that have this VRAM. A bare list of numbers is one of GiB.
 
         Raises:
             MissingDataError: no such file.
@@ -242,6 +280,8 @@ class Fleet:
             )
         if first.startswith("+--") and b"NVIDIA-SMI" in content:
             raise InvalidInputError(f"{where}: this is nvidia-smi's table for the screen; {_QUERY}, or {_WANT}")
+        if _BARE_NUMBERS.fullmatch(content):
+            content = b"vram_gib\n" + b"\n".join(re.split(rb"[\s,;]+", content.strip(b" \t\r\n,;\xef\xbb\xbf")))
         kind = ".xlsx" if content.startswith(b"PK\x03\x04") else os.path.splitext(where)[1].lower()
         frame = table_of(content, where, kind if kind in KINDS else ".csv")
         try:
@@ -345,6 +385,17 @@ def _spec(model: str | os.PathLike[str] | ModelSpec) -> ModelSpec:
     return model if isinstance(model, ModelSpec) else model_spec(model)
 
 
+def _ends_bytes(spec: ModelSpec, workload: Workload, span: tuple[float, float] | None) -> tuple[float, float]:
+    """The least and the most VRAM of a drawn fleet: ``span`` in GiB, or one block to all blocks."""
+    if span is None:
+        low, high = psi_client_bytes(spec, workload, [1, spec.num_blocks])
+        return float(low), float(high)
+    low, high = span
+    if not 0 <= low <= high <= MAX_VRAM_GIB or high == 0:
+        raise InvalidInputError(f"span is {low:g} to {high:g} GiB; it must rise, and end above 0 and below 1e6")
+    return max(low, _LEAST_GIB) * GIB, max(high, _LEAST_GIB) * GIB
+
+
 def _rng(clients: int, seed: int) -> np.random.Generator:
     check_clients(clients)
     if seed < 0:
@@ -360,6 +411,7 @@ def _check_share(what: str, value: float) -> None:
 # Reading a table of clients.
 
 _NVIDIA_SMI = "memory_total_mib"
+_BARE_NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[\s,;]*\d[\d.\s,;]*")
 _NVIDIA_SMI_FAILED = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
 _WANT = "give a table with columns client,vram_gib"
 _QUERY = "run nvidia-smi --query-gpu=name,memory.total --format=csv"
@@ -376,7 +428,7 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     from zorba_core.tables import is_empty  # slow to load
 
     columns = [re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") for column in header]
-    sizes = [column for column in columns if column in (*SIZE_COLUMNS, _NVIDIA_SMI)]
+    sizes = [column for column in columns if column in SIZE_COLUMNS]
     named = [column for column in columns if column in NAME_COLUMNS]
     counted = columns.count(COUNT_COLUMN)
     if len(sizes) != 1 or len(named) > 1 or counted > 1 or len(columns) != len(sizes) + len(named) + counted:
@@ -391,7 +443,7 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
         if is_empty(size) and not client:
             continue
         label = f"row {number}" + (f" (client {in_short(client)})" if client else "")
-        value = _gib(label, size, in_mib)
+        value = _gib(label, size, sizes[0])
         for _ in range(_count(label, cells[columns.index(COUNT_COLUMN)]) if counted else 1):
             names.append(client or f"client-{len(names)}")
             gib_N.append(value)
@@ -409,10 +461,11 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     return tuple(names), np.array(gib_N)
 
 
-def _gib(label: str, cell: object, in_mib: bool) -> float:
-    """The GiB of a cell, or of a cell of ``nvidia-smi`` such as ``24564 MiB``."""
+def _gib(label: str, cell: object, column: str) -> float:
+    """The GiB of a cell, which may end with its column's unit, such as ``24564 MiB`` of ``nvidia-smi``."""
+    unit, in_mib = column.rpartition("_")[2], column == _NVIDIA_SMI
     try:
-        value = float(str(cell).removesuffix("MiB")) / 1024 if in_mib else float(cast(Any, cell))
+        value = float(re.sub(rf"\s*{unit}$", "", str(cell), flags=re.IGNORECASE)) * SIZE_COLUMNS[column]
     except (TypeError, ValueError, OverflowError):
         text = cell.strip() if isinstance(cell, str) else ""
         comma = re.fullmatch(r"\d+,\d+", text)

@@ -1,43 +1,32 @@
-"""Fleets for the pages: their clients, the VRAM model, and the curves of Λ against VRAM. No Streamlit.
+"""Fleets for the pages: their clients, the VRAM model, and what the core's methods reach. No Streamlit.
 
 Shapes: M blocks, N clients (in the order of the fleet), P points of a curve (rising VRAM).
 """
 
 from __future__ import annotations
 
+import importlib
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
-from zorba_core.allocation import (
-    SOLVERS,
-    Allocation,
-    Front,
-    Problem,
-    Solution,
-    solve,
-    sweep,
-    water_filled_bound,
-)
-from zorba_core.allocation.fronts import sweep_totals
+from app.scenario import MOST_CLIENTS, MOST_GIB, SHAPES, Scenario
+from zorba_core.allocation import Allocation, Problem, Solution, solve, sweep, water_filled_bound
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
-from zorba_core.fleet import Fleet
-from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
+from zorba_core.fleet import MIXES, Fleet
+from zorba_core.vram import GIB, Workload, model_spec, psi_block_bytes, psi_model_bytes
 
-if TYPE_CHECKING:
-    from app.scenario import Scenario
-
-POINTS = 200  # reductions of a sweep by the paper's method
-_SHOWN = 120  # points of a curve, at most
-_TOTALS = {"two-level": 60, "exact": 12}  # points of a curve over limits on the total
-MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list; a figure of more clients takes seconds
-_SECONDS = {"two-level": 5.0, "exact": 0.25}  # time limit of a point
+CURVE_POINTS = 120  # reductions of the sweep by the paper's method
+_SECONDS = 3.0  # time limit of a solver that searches
+_FORGOTTEN_S = 6.0  # a curve that no page has asked for since is given up
+_POOL = ThreadPoolExecutor(2, "solve")  # a curve must not delay the answer at the point
+_WARM: list[Future[object]] = []
 
 
 @dataclass(frozen=True)
@@ -63,22 +52,16 @@ class Needs:
         return np.clip(np.floor((gib_N - self.model_gib) / self.block_gib + 1e-9), 0, self.num_blocks).astype(int)
 
 
-def methods() -> dict[str, str]:
-    """Title of each curve: the bound, the paper's method, and the other solvers that are registered."""
-    others = {name: solver.title for name, solver in SOLVERS.items() if name not in ("balanced", "lexicographic")}
-    return {"bound": "Lower bound", "paper": "Paper's method", **others}
-
-
-def models() -> tuple[str, ...]:
-    """Names of the models whose VRAM is known."""
-    return tuple(PRESETS)
-
-
 @lru_cache(maxsize=256)
 def needs(model: str, batch: int, length: int, precision: str) -> Needs:
     """VRAM that a client needs by the paper's model."""
     spec, work = model_spec(model), Workload(batch_size=batch, seq_len=length, dtype=precision)
     return Needs(spec.num_blocks, psi_model_bytes(spec, work) / GIB, psi_block_bytes(spec, work) / GIB)
+
+
+def needs_of(scenario: Scenario) -> Needs:
+    """:func:`needs` of a scenario's model and workload."""
+    return needs(scenario.model, scenario.batch, scenario.length, scenario.precision)
 
 
 def usual_sizes(needs: Needs) -> dict[str, float]:
@@ -93,41 +76,47 @@ def usual_rows(needs: Needs) -> tuple[tuple[float, int], ...]:
     return tuple(zip(usual_sizes(needs).values(), (20, 20, 10), strict=True))
 
 
-def gib_of(scenario: Scenario) -> NDArray[np.float64]:
-    """VRAM of each client in GiB, (N,), including the clients that are too small."""
-    need, count, seed = scenario.needs, scenario.clients, scenario.seed
+def draw_of(scenario: Scenario) -> list[float] | list[int]:
+    """The random part of a fleet, from which the browser makes the clients while a control moves: uniform numbers, the
+    order of the kinds, or the GiB of the drawn GPUs."""
+    clients, rng = scenario.clients, np.random.default_rng(scenario.seed)
+    if scenario.shape == "gpus":
+        return Fleet.gpus(scenario.model, clients, mix=scenario.mix, seed=scenario.seed).capacity_N_gib.tolist()
+    if scenario.shape in ("two", "three"):
+        return rng.permutation(clients).tolist()
+    return [] if scenario.shape == "list" else rng.random(clients).tolist()
+
+
+def drawn_gib(scenario: Scenario) -> NDArray[np.float64]:
+    """VRAM of each client in GiB, (N,), before bars are changed by hand."""
+    need, clients = needs_of(scenario), scenario.clients
     sizes = {name: getattr(scenario, name) or usual for name, usual in usual_sizes(need).items()}
+    where = (scenario.model, clients)
+    more = {"seed": scenario.seed, "workload": _workload(scenario)}
     if scenario.shape == "list":
         rows = scenario.rows or usual_rows(need)
-        return np.repeat([gib for gib, _ in rows], [clients for _, clients in rows]).astype(float)
+        return np.repeat([gib for gib, _ in rows], [count for _, count in rows]).astype(float)
     if scenario.shape == "gpus":
-        share = scenario.card / 100
-        return Fleet.gpus(scenario.model, count, mix=scenario.mix, share=share, seed=seed).capacity_N_gib
-    kinds = {"small_gib": sizes["low"], "large_gib": sizes["high"], "seed": seed}
+        return Fleet.gpus(*where, mix=scenario.mix, share=scenario.card / 100, **more).capacity_N_gib
     if scenario.shape == "two":
-        return Fleet.two_kinds(scenario.model, count, large_share=scenario.large / 100, **kinds).capacity_N_gib
+        kinds = {"small_gib": sizes["low"], "large_gib": sizes["high"], "large_share": scenario.large / 100}
+        return Fleet.two_kinds(*where, **kinds, **more).capacity_N_gib
     if scenario.shape == "three":
-        small = round(count * scenario.cuts[0] / 100)
-        large = min(count - small, round(count * (100 - scenario.cuts[1]) / 100))
-        shares = [large / count, (count - small - large) / count]
+        small = round(clients * scenario.cuts[0] / 100)
+        large = min(clients - small, round(clients * (100 - scenario.cuts[1]) / 100))
         three = [sizes["high"], sizes["mid"], sizes["low"]]
-        return Fleet.kinds(scenario.model, count, three, shares, seed=seed).capacity_N_gib
-    low, high = scenario.span or (need.one_gib, need.all_gib)
-    rng = np.random.default_rng(seed)
-    if scenario.shape == "uniform":
-        return rng.uniform(low, high, count)
-    width = max(high - low, 1e-9)
-    if scenario.shape == "bell":
-        return low + width / 2 + width / 5 * _truncated_normal(rng, -2.5, 2.5, count)
-    floor = max(low, 1e-3)
-    centre, spread = np.log(floor + width / 4), 0.6
-    ends = ((np.log(end) - centre) / spread for end in (floor, floor + width))
-    return np.exp(centre + spread * _truncated_normal(rng, *ends, count))
+        return Fleet.kinds(*where, three, [large / clients, (clients - small - large) / clients], **more).capacity_N_gib
+    draw = {"uniform": Fleet.uniform, "bell": Fleet.normal, "small": Fleet.lognormal}[scenario.shape]
+    return draw(*where, span=scenario.span, **more).capacity_N_gib
 
 
-def _truncated_normal(rng: np.random.Generator, low: float, high: float, count: int) -> NDArray[np.float64]:
-    """Standard normal numbers between ``low`` and ``high``."""
-    return ndtri(rng.uniform(ndtr(low), ndtr(high), count))
+def gib_of(scenario: Scenario) -> NDArray[np.float64]:
+    """VRAM of each client in GiB, (N,), including the clients that are too small."""
+    gib_N = drawn_gib(scenario).copy()
+    for client, gib in scenario.bars:
+        if client < len(gib_N):
+            gib_N[client] = gib
+    return gib_N
 
 
 def rows_of_file(content: bytes) -> tuple[tuple[float, int], ...]:
@@ -146,39 +135,46 @@ def rows_of_file(content: bytes) -> tuple[tuple[float, int], ...]:
     return tuple(sorted(counts.items()))
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """The curve of a method: P points with rising VRAM and falling Λ."""
+def name_of(scenario: Scenario) -> str:
+    """The fleet's name in tables."""
+    need = needs_of(scenario)
+    usual = usual_sizes(need)
+    sizes = {name: getattr(scenario, name) or usual[name] for name in usual}
+    if scenario.shape == "gpus":
+        what = MIXES[scenario.mix].title
+    elif scenario.shape == "two":
+        what = f"Two kinds {sizes['low']:g}/{sizes['high']:g}, {scenario.large}%"
+    elif scenario.shape == "three":
+        what = f"Three kinds {sizes['low']:g}/{sizes['mid']:g}/{sizes['high']:g}"
+    elif scenario.shape == "list":
+        what = f"My list ({len(gib_of(scenario))})"
+    else:
+        low, high = scenario.span or (need.one_gib, need.all_gib)
+        digits = 2 if high < 10 else 1
+        what = f"{SHAPES[scenario.shape]} {low:.{digits}f}–{high:.{digits}f}"
+    return f"{what}, changed by hand" if scenario.bars else what
 
-    method: str
-    gib_P: NDArray[np.float64]  # over all clients
-    lambda_P: NDArray[np.float64]
-    least_P: NDArray[np.int64]  # smallest popularity of a block
-    bound_P: NDArray[np.float64]  # no allocation of the point's budgets and total has a lower Λ
-    index_P: NDArray[np.int64]  # in the front
-    front: Front | None
-    solutions: tuple[Solution, ...] = ()  # of solvers that take seconds
 
-    def at(self, spend: float) -> int:
-        """The last point with at most ``spend`` GiB."""
-        return max(0, int(np.searchsorted(self.gib_P, spend + 0.005, side="right")) - 1)
+def warm_up() -> None:
+    """Load what the first answer needs, in the background."""
+    if not _WARM:
+        _WARM.append(_POOL.submit(importlib.import_module, "networkx.algorithms.flow"))
 
-    def solution(self, point: int) -> Solution:
-        """The allocation of a point."""
-        index = int(self.index_P[point])
-        return self.solutions[index] if self.solutions else self.front.solution(index)
+
+class _Superseded(Exception):
+    """Nobody waits for the result any more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A fleet and its curves. Clients that are too small for one block are left out and counted."""
+    """A fleet and what methods reach with it. Clients that are too small for one block are left out and counted."""
 
     scenario: Scenario
     all_N_gib: NDArray[np.float64]
 
     @cached_property
     def needs(self) -> Needs:
-        return self.scenario.needs
+        return needs_of(self.scenario)
 
     @cached_property
     def gib_N(self) -> NDArray[np.float64]:
@@ -201,7 +197,7 @@ class Study:
 
     @property
     def problem(self) -> str:
-        """Why there is no curve, as a sentence; empty where there is one."""
+        """Why there is no allocation, as a sentence; empty where there is one."""
         need = self.needs
         if not len(self.all_N_gib):
             return "Add a row with GiB and a number of clients."
@@ -212,18 +208,40 @@ class Study:
             return f"{held}: add clients or VRAM."
         return ""
 
-    @cached_property
-    def order_N(self) -> NDArray[np.int64]:
-        """Clients from the largest VRAM to the smallest."""
-        return np.argsort(-self.gib_N, kind="stable")
-
     @property
     def total_gib(self) -> float:
         return float(self.gib_N.sum())
 
+    @property
+    def least(self) -> int:
+        """The least total: a block for each client, a client for each block."""
+        return max(self.needs.num_blocks, len(self.gib_N))
+
+    @property
+    def most(self) -> int:
+        """The total of all budgets."""
+        return int(self.budget_N.sum())
+
+    def gib(self, blocks: int) -> float:
+        """VRAM of all clients with this total of blocks."""
+        return len(self.gib_N) * self.needs.model_gib + blocks * self.needs.block_gib
+
     def used_gib(self, allocation: Allocation) -> float:
         """VRAM that an allocation uses over all clients."""
-        return len(self.gib_N) * self.needs.model_gib + allocation.total_blocks * self.needs.block_gib
+        return self.gib(allocation.total_blocks)
+
+    def total(self, scenario: Scenario) -> int:
+        """The limit on the total of blocks: the scenario's, that of an older link's GiB, or twice the least. Where
+        every client has room for every block there is nothing to trade, and it is the most."""
+        if scenario.total is not None:
+            asked = scenario.total
+        elif scenario.spend is not None:
+            asked = int((scenario.spend + 0.005 - self.gib(0)) / self.needs.block_gib + 1e-9)
+        elif int(self.budget_N.min()) == self.needs.num_blocks:
+            asked = self.most
+        else:
+            asked = 2 * self.least
+        return min(max(asked, self.least), self.most)
 
     def complaints(self, allocation: Allocation) -> list[str]:
         """Why this matrix cannot be trained, a sentence for each reason."""
@@ -237,59 +255,85 @@ class Study:
             result.append(f"Trained by nobody: block {name_some(unused.tolist())}.")
         return result
 
-    def point(self, method: str, spend: float | None) -> int:
-        """The last point of a curve with at most ``spend`` GiB; for None, as much as the paper's curve takes a third of
-        the way along."""
-        if spend is None:
-            gib_P = self.curve("paper").gib_P
-            spend = float(gib_P[len(gib_P) // 3])
-        return self.curve(method).at(spend)
+    def bound(self, total: int) -> float:
+        """No allocation of at most ``total`` blocks has a smaller Λ."""
+        return water_filled_bound(Problem(self.budget_N, self.needs.num_blocks, total))
 
-    def bound_at(self, spend: float) -> float:
-        """A lower bound on Λ with ``spend`` GiB."""
-        free = spend - len(self.gib_N) * self.needs.model_gib
-        total = int(np.floor(free / self.needs.block_gib + 1e-6))
-        least = max(self.needs.num_blocks, len(self.gib_N))
-        return water_filled_bound(Problem(self.budget_N, self.needs.num_blocks, max(total, least)))
+    def solution(self, method: str, total: int) -> Solution | None:
+        """The allocation of a method with at most ``total`` blocks; None if the method has none. Waits for it."""
+        return self.ask(method, total).result()
 
-    def is_known(self, method: str) -> bool:
-        """Whether the curve is computed already."""
-        return method in self._curves
-
-    def curve(self, method: str) -> Curve:
-        """The curve of one of :func:`methods`; each is computed once."""
-        if method not in self._curves:
-            self._curves[method] = self._bound() if method == "bound" else self._reached(method)
-        return self._curves[method]
+    def ask(self, method: str, total: int) -> Future[Solution | None]:
+        """:meth:`solution`, computed once, in the background. Gives up what waits for another total."""
+        answers = self._answers
+        for key, waiting in [*answers.items()]:
+            if key[1] != total and waiting.cancel():
+                answers.pop(key, None)
+        if (method, total) not in answers:
+            answers[method, total] = _POOL.submit(self._solve, method, total)
+        return answers[method, total]
 
     @cached_property
-    def _curves(self) -> dict[str, Curve]:
+    def _answers(self) -> dict[tuple[str, int], Future[Solution | None]]:
         return {}
 
-    def _reached(self, method: str) -> Curve:
-        seed = self.scenario.seed
-        solutions: list[Solution] = []
+    def _solve(self, method: str, total: int) -> Solution | None:
         if method == "paper":
-            front = sweep(self.fleet, POINTS, "balanced", tau_mode="vector", seed=seed)
-        else:
-            options = {"time_limit": _SECONDS.get(method, 1.0), "seed": seed, "on_solution": solutions.append}
-            least, most = max(self.needs.num_blocks, len(self.gib_N)), int(self.budget_N.sum())
-            totals = np.unique(np.geomspace(least, most, _TOTALS.get(method, 20)).round().astype(int)).tolist()
-            front = sweep_totals(self.fleet, totals, method, **options)
-        index = front.order_F
-        if len(index) > _SHOWN:
-            index = index[np.linspace(0, len(index) - 1, _SHOWN).round().astype(int)]
-        gib_P = len(self.gib_N) * self.needs.model_gib + front.total_blocks_E[index] * self.needs.block_gib
-        at_P = (front.bias_lambda_E[index], front.min_popularity_E[index], front.lower_bound_E[index], index)
-        return Curve(method, gib_P, *at_P, front, tuple(solutions))
+            return self._solve_by_paper(total)
+        limits = {"total": total, "time_limit": _SECONDS, "seed": self.scenario.seed}
+        return solve(self.fleet, method, **limits)
 
-    def _bound(self) -> Curve:
-        least, most = max(self.needs.num_blocks, len(self.gib_N)), int(self.budget_N.sum())
-        totals = np.unique(np.linspace(least, most, min(120, most - least + 1)).round().astype(int))
-        values = [water_filled_bound(Problem(self.budget_N, self.needs.num_blocks, int(total))) for total in totals]
-        gib_P = len(self.gib_N) * self.needs.model_gib + totals * self.needs.block_gib
-        bound_P = np.array(values)
-        return Curve("bound", gib_P, bound_P, totals // self.needs.num_blocks, bound_P, totals, None)
+    def _solve_by_paper(self, total: int) -> Solution | None:
+        """The inner step of Algorithm 2 with the least reduction, the same for all clients, whose budgets add up to at
+        most ``total``; None if that leaves a block without a client."""
+        if self.most <= total:
+            return solve(self.fleet, "lexicographic", seed=self.scenario.seed)
+        low, high = 0.0, 1.0  # reductions: too many blocks, few enough
+        for _ in range(50):
+            tau = (low + high) / 2
+            low, high = (tau, high) if self.reduced_N(tau).sum() > total else (low, tau)
+        budget_N = self.reduced_N(high)
+        if budget_N.sum() < self.needs.num_blocks:
+            return None
+        return solve(Problem(budget_N, self.needs.num_blocks), "lexicographic", seed=self.scenario.seed)
+
+    def reduced_N(self, tau: float) -> NDArray[np.int64]:
+        """Budgets of Algorithm 2 after the reduction ``tau`` of every client's VRAM; at least one block."""
+        free_N = self.fleet.affordable_N(tau * self.fleet.capacity_N_bytes)
+        return np.clip(free_N, 1, self.needs.num_blocks)
+
+    def ask_curve(self) -> Future[Curve]:
+        """The paper's curve, computed once, in the background, as long as somebody asks."""
+        asked = self.__dict__
+        asked["asked_at"] = time.monotonic()
+        known = asked.get("curve")
+        if known is None or (known.done() and known.exception() is not None):
+            asked["curve"] = _POOL.submit(self._paper_curve)
+        return asked["curve"]
+
+    def _paper_curve(self) -> Curve:
+        """Algorithm 2 as ``zorba pareto --tau-mode vector --solver lexicographic`` computes it, and no reduction."""
+
+        def check(_: Solution) -> None:
+            if time.monotonic() - self.__dict__["asked_at"] > _FORGOTTEN_S:
+                raise _Superseded
+
+        seed = self.scenario.seed
+        front = sweep(self.fleet, CURVE_POINTS, "lexicographic", tau_mode="vector", seed=seed, on_solution=check)
+        whole = solve(self.fleet, "lexicographic", seed=seed).allocation
+        blocks_P = [*front.total_blocks_E[front.order_F].tolist(), whole.total_blocks]
+        lambda_P = [*front.bias_lambda_E[front.order_F].tolist(), whole.bias_lambda]
+        if len(blocks_P) > 1 and lambda_P[-1] >= lambda_P[-2]:
+            blocks_P, lambda_P = blocks_P[:-1], lambda_P[:-1]
+        return Curve(np.array(blocks_P), np.array(lambda_P))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The paper's curve: P points with rising totals of blocks and falling Λ."""
+
+    blocks_P: NDArray[np.int64]
+    lambda_P: NDArray[np.float64]
 
 
 def _workload(scenario: Scenario) -> Workload:
@@ -306,7 +350,7 @@ def rescued(scenario: Scenario) -> dict[str, object]:
     """The change that gives the smallest client one block, such as ``{"batch": 4}``; empty where none does."""
     smallest = float(gib_of(scenario).min(initial=np.inf))
     for changes in _smaller(scenario):
-        if scenario.replace(**changes).needs.one_gib <= smallest:
+        if needs_of(scenario.replace(**changes)).one_gib <= smallest:
             return changes
     return {}
 
@@ -322,15 +366,17 @@ def _smaller(scenario: Scenario) -> Iterator[dict[str, object]]:
 
 def planned(scenario: Scenario) -> tuple[Study, Solution, Allocation]:
     """The fleet, the allocation at the point of the page Explore, and this allocation with the cells changed by hand.
+    Waits for a slow method.
 
     Raises:
-        InfeasibleError: the fleet has no allocation.
+        InfeasibleError: the fleet has no allocation, or the method has none with so few blocks.
     """
     chosen = study(scenario.fleet)
     if chosen.problem:
         raise InfeasibleError(chosen.problem)
-    curve = chosen.curve(scenario.follow)
-    solution = curve.solution(chosen.point(scenario.follow, scenario.spend))
+    solution = chosen.solution(scenario.follow, chosen.total(scenario))
+    if solution is None:
+        raise InfeasibleError("the paper's method has no allocation with so few blocks; choose more on Explore")
     return chosen, solution, edited(solution, scenario.flips)
 
 

@@ -33,7 +33,7 @@ _LABELS = {
 }  # fmt: skip
 # Settings that `zorba train` chooses if they are empty, with the placeholder of an empty field.
 _SUITED = (
-    {"lr": "chosen by trial rounds"}
+    {"lr": "auto"}
     | dict.fromkeys(("schedule", "direction", "directions", "estimator", "precision"), "suits the model")
     | {"seq_len": "suits the rows", "batch_size": "8, or 4 for long rows"}
 )
@@ -68,7 +68,7 @@ def setting(name: str, place: Any = st, empty: str = "") -> Any:
         return place.number_input(
             label, value=default, step=step, format="%d" if kind is int else "%g", placeholder=empty, **common
         )
-    return place.text_input(label, value=default or "", **common)
+    return place.text_input(label, value=default or "", placeholder=empty, **common)
 
 
 def checked(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -256,7 +256,7 @@ def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> 
         task = get_task(options["dataset"]) if "dataset" in options else _own_task(options, _tokenizer(model))
         given = {name: value for name, value in options.items() if name in Settings.model_fields}
         settings = suited_settings(task, model, given)
-        expected = expect(task, model, settings, allocation, find_lr=options.get("lr") in (None, "auto"))
+        expected = expect(task, model, settings, allocation)
         return expected.sentence(Path(model).name, task.counted, settings, allocation.num_clients)
     except ZorbaError as error:
         return str(error)

@@ -95,7 +95,8 @@ def state_of(job: Job) -> State:
     reason = next((line[len(_PREFIX) :] for line in reversed(log_lines(job, 40)) if line.startswith(_PREFIX)), "")
     if run is None:
         was_started = bool(job.run or _named_run(job, existing=False))
-        message = "its folder was deleted" if was_started else reason or "the process ended without a message"
+        silent = "stopped before the first round" if job.stop_asked else "the process ended without a message"
+        message = "its folder was deleted or renamed" if was_started else reason or silent
         return State("stopped" if was_started or (job.stop_asked and not reason) else "refused", None, message)
     if runs.is_finished(run):
         return State("finished", run)
@@ -160,6 +161,17 @@ def stop(job: Job) -> None:
     _write(replace(job, stop_asked=True))
     with contextlib.suppress(ProcessLookupError):
         os.kill(job.pid, signal.SIGTERM if at_once else signal.SIGINT)
+
+
+def memory_of(job: Job) -> int | None:
+    """Bytes of memory that the process and its children hold now; None if it has ended."""
+    if not job.alive:
+        return None
+    try:
+        process = psutil.Process(job.pid)
+        return sum(each.memory_info().rss for each in [process, *process.children(recursive=True)])
+    except psutil.Error:
+        return None
 
 
 def forget(job: Job) -> None:

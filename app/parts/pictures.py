@@ -1,33 +1,18 @@
-"""Figures that several pages show."""
+"""Figures for the pages and for downloads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
+import numpy as np
 import plotly.graph_objects as go
 
 from app.parts import fleets, ui
-from app.parts.shape import ComparedFleet
-from app.scenario import Scenario
-from zorba_core.allocation import PAPER_SCENARIOS, Allocation
+from app.scenario import Scenario, method_titles, of_link
+from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.front import FLEET_STYLES, METHOD_STYLES, OTHER_LOOK, Stairs, stairs_figure
 from zorba_core.plots.theme import Palette
 
-
-def matrix(study: fleets.Study, allocation: Allocation, **arguments: Any) -> go.Figure:
-    """The matrix under the clients' VRAM, largest first."""
-    need = study.needs
-    return allocation_figure(
-        allocation.A_MN,
-        used_N_gib=need.model_gib + allocation.blocks_held_N * need.block_gib,
-        capacity_N_gib=study.gib_N,
-        parameters_gib=need.model_gib,
-        order_N=study.order_N,
-        palette=ui.palette(),
-        **arguments,
-    )
+_POINTS = 60  # of a curve
 
 
 def plain_matrix(allocation: Allocation, height: int = 240) -> go.Figure:
@@ -36,59 +21,45 @@ def plain_matrix(allocation: Allocation, height: int = 240) -> go.Figure:
     return allocation_figure(allocation.A_MN, order_N=order_N, palette=ui.palette(), height=height)
 
 
-def front(
-    scenario: Scenario,
-    study: fleets.Study,
-    compared: Sequence[ComparedFleet],
-    *,
-    palette: Palette,
-    height: int,
-    point: int | None = None,
-) -> go.Figure:
-    """Λ against VRAM: this fleet by the chosen methods, and the fleets kept for comparison by the paper's."""
-    curves, titles = [], fleets.methods()
-    shown = [name for name in titles if name in {*scenario.methods, scenario.follow}]
-    for method in sorted(shown, key=lambda name: name == scenario.follow):
-        name = f"{titles[method]}, this fleet" if compared and method == "paper" else titles[method]
-        curves.append(
-            _stairs(name, study, method, look=METHOD_STYLES.get(method, OTHER_LOOK), strong=method == scenario.follow)
-        )
-    # On top, since the curves of different fleets nearly coincide.
-    curves += [_stairs(each.name, each.study, "paper", look=FLEET_STYLES[each.slot]) for each in compared]
-    chosen = None
-    if point is not None:
-        followed = study.curve(scenario.follow)
-        chosen = float(followed.gib_P[point]), float(followed.lambda_P[point])
-    sizes = [(len(other.gib_N), other.needs.num_blocks) for other in [study, *(each.study for each in compared)]]
+def front(scenario: Scenario, *, palette: Palette, height: int) -> go.Figure:
+    """Λ against VRAM: the curves of the page, the kept fleets' and the point, with the cells changed by hand.
+
+    Raises:
+        InfeasibleError: the fleet or the method has no allocation.
+    """
+    study, _, allocation = fleets.planned(scenario)
+    titles, curves = method_titles(), []
+    for name in ("bound", "balanced", "two-level", *(("paper",) if scenario.follow == "paper" else ())):
+        strong, title = name == scenario.follow, titles.get(name, "No allocation is below")
+        look = METHOD_STYLES.get(name, OTHER_LOOK)
+        curves.append(_stairs(study, name, title, look, strong=strong))
+    for item in scenario.compared:
+        slot, title, link = item.split("|", 2)
+        kept = fleets.study(of_link(link).fleet)
+        if not kept.problem and slot in "0123":
+            curves.append(_stairs(kept, "balanced", title, FLEET_STYLES[int(slot)]))
+    clients, blocks = len(study.gib_N), study.needs.num_blocks
+    name = f"{titles[scenario.follow]}{', changed by hand' if scenario.flips else ''}"
     return stairs_figure(
         curves,
-        chosen=chosen,
-        references=_references(scenario, study),
-        lambda_range=(
-            min(0.8 / clients for clients, _ in sizes),
-            max(1.5 * clients / max(1, clients // blocks) ** 2 for clients, blocks in sizes),
-        ),
-        share=scenario.unit == "%",
+        chosen=(study.used_gib(allocation), allocation.bias_lambda, f"{name}: Λ {allocation.bias_lambda:.3g}"),
+        lambda_range=(0.8 / clients, 1.5 * clients / max(1, clients // blocks) ** 2),
         palette=palette,
         height=height,
     )
 
 
-def has_references(scenario: Scenario) -> bool:
-    """Whether the paper's three scenarios are for this fleet."""
-    paper = Scenario()
-    names = ("model", "clients", "batch", "length", "precision")
-    return scenario.is_paper and all(getattr(scenario, name) == getattr(paper, name) for name in names)
+def _stairs(study: fleets.Study, method: str, title: str, look: tuple[int, str], strong: bool = False) -> Stairs:
+    if method == "paper":
+        curve = study.ask_curve().result()
+        totals, values = curve.blocks_P, curve.lambda_P
+    else:
+        totals = np.unique(np.linspace(study.least, study.most, _POINTS).round().astype(int))
+        values = np.array([_lambda(study, method, int(total)) for total in totals])
+    return Stairs(title, study.gib(0) + totals * study.needs.block_gib, values, look, method == "bound", strong)
 
 
-def _references(scenario: Scenario, study: fleets.Study) -> dict[str, tuple[float, float]] | None:
-    if not has_references(scenario):
-        return None
-    return {name: (share * study.total_gib, value) for name, (share, value) in PAPER_SCENARIOS.items()}
-
-
-def _stairs(name: str, study: fleets.Study, method: str, *, look: tuple[int, str], strong: bool = False) -> Stairs:
-    curve = study.curve(method)
-    points = (curve.gib_P, curve.lambda_P, curve.least_P, study.total_gib)
-    bound_P = curve.bound_P if method == "exact" else None
-    return Stairs(name, *points, look, is_bound=method == "bound", strong=strong, bound_P=bound_P)
+def _lambda(study: fleets.Study, method: str, total: int) -> float:
+    if method == "bound":
+        return study.bound(total)
+    return solve(Problem(study.budget_N, study.needs.num_blocks, total), method).value

@@ -6,7 +6,9 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,15 +66,18 @@ def is_written(path: Path) -> bool:
 
 
 def table(runs: Sequence[Run]) -> pd.DataFrame:
-    """A row for each run: name, Λ, VRAM, rounds, best accuracy, state."""
+    """A row for each run: name, method, rows, Λ, VRAM, rounds, accuracy after the last evaluation and at its best,
+    state."""
     return pd.DataFrame(
         {
             "run": [run.path.name for run in runs],
+            "rows": [run.config.get("dataset", "") for run in runs],
             "method": [run.config.get("method", "zorba") for run in runs],
             "Λ": [run.allocation.bias_lambda for run in runs],
             "VRAM (GiB)": [run.summary.get("vram_gib", {}).get("total") for run in runs],
             "rounds": [run.rounds_done for run in runs],
-            "best accuracy (%)": [None if (value := best(run)) is None else 100 * value for run in runs],
+            "accuracy (%)": [100 * last(run) for run in runs],
+            "best (%)": [100 * best(run) for run in runs],
             "state": [state(run) for run in runs],
         }
     )
@@ -85,10 +90,15 @@ def state(run: Run) -> str:
     return "in progress" if is_written(run.path) else "stopped"
 
 
-def best(run: Run) -> float | None:
-    """The best accuracy of the evaluations; None before the first."""
+def last(run: Run) -> float:
+    """The accuracy of the last evaluation; NaN before the first."""
     values = run.metrics["eval_accuracy"].dropna()
-    return float(values.max()) if len(values) else None
+    return float(values.iloc[-1]) if len(values) else math.nan
+
+
+def best(run: Run) -> float:
+    """The best accuracy of the evaluations; NaN before the first."""
+    return float(run.metrics["eval_accuracy"].max())
 
 
 def metric_title(run: Run) -> str:
@@ -103,15 +113,42 @@ def delete(path: Path) -> None:
     Raises:
         ZorbaError: it is no run of the runs folder, it is in progress, or it cannot be removed.
     """
-    if path.is_symlink() or path.resolve().parent != folder().resolve():
-        raise InvalidInputError(f"{path.name} is not a folder in {folder()}; remove it by hand")
-    read_run(path)
-    if is_written(path):
-        raise InvalidInputError(f"{path.name} is in progress; stop it on the page Train first")
+    _check_own(path)
     try:
         shutil.rmtree(path)
     except OSError as error:
         raise InvalidInputError(f"{path.name} cannot be removed: {error.strerror}") from None
+
+
+def rename(path: Path, name: str) -> None:
+    """Give the folder of a run another name.
+
+    Raises:
+        ZorbaError: the name is no name or taken, it is no run of the runs folder, or the run is in progress.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise InvalidInputError(f"{name!r} is no name of a run; use letters, digits, dots, dashes and underscores")
+    _check_own(path)
+    target = path.with_name(name)
+    if target.exists():
+        raise InvalidInputError(f"there is a run {name} already; choose another name")
+    try:
+        path.rename(target)
+    except OSError as error:
+        raise InvalidInputError(f"{path.name} cannot be renamed: {error.strerror}") from None
+
+
+def _check_own(path: Path) -> None:
+    """Check that the folder is a run of the runs folder that no process trains.
+
+    Raises:
+        ZorbaError: it is another folder, or the run is in progress.
+    """
+    if path.is_symlink() or path.resolve().parent != folder().resolve():
+        raise InvalidInputError(f"{path.name} is not a folder in {folder()}; change it by hand")
+    read_run(path)
+    if is_written(path):
+        raise InvalidInputError(f"{path.name} is in progress; stop it on the page Train first")
 
 
 @st.cache_resource(max_entries=32, show_spinner="The model answers …")
@@ -135,15 +172,41 @@ def evaluate(path: Path) -> Any:
 
 
 def differences(runs: Sequence[Run]) -> pd.DataFrame:
-    """Settings that are not the same in all runs, a row for each setting and a column for each run."""
-    names = list(dict.fromkeys(name for run in runs for name in run.config))
-    shown = {run.path.name: [_short(run.config.get(name)) for name in names] for run in runs}
+    """What is not the same in all runs: a row for each setting, or part of a setting, and for Λ and the VRAM; a column
+    for each run."""
+    facts = {run.path.name: flat(run.config) for run in runs}
+    for run in runs:
+        vram = run.summary.get("vram_gib", {}).get("total")
+        facts[run.path.name] |= {"Λ": f"{run.allocation.bias_lambda:.4g}", "VRAM (GiB)": vram and f"{vram:.1f}"}
+    names = list(dict.fromkeys(name for each in facts.values() for name in each))
+    shown = {run: [_short(each.get(name)) for name in names] for run, each in facts.items()}
     frame = pd.DataFrame(shown, index=pd.Index(names, name="setting"))
     return frame[frame.nunique(axis=1) > 1]
 
 
+def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested settings as one level: ``division.alpha``. The environment and the matrix are left out."""
+    result: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in ("environment", "blocks_per_client", "sha256"):
+            continue
+        if isinstance(value, Mapping):
+            result |= flat(value, f"{before}{name}.")
+        else:
+            result[f"{before}{name}"] = value
+    return result
+
+
+def like(run: Run) -> str:
+    """What runs have in common that differ only in their seed: equal strings."""
+    drawn = ("allocation.budgets", "allocation.capacity_gib")
+    settings = {name: value for name, value in flat(run.config).items() if name not in drawn}
+    alike = {name: value for name, value in settings.items() if name.rpartition(".")[2] != "seed"}
+    return json.dumps(alike, sort_keys=True, default=str)
+
+
 def _short(value: Any) -> str:
-    text = "–" if value is None else json.dumps(value) if isinstance(value, list | dict) else str(value)
+    text = "–" if value is None else json.dumps(value) if isinstance(value, list) else str(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 

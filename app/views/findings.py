@@ -35,6 +35,7 @@ def page() -> None:
     by_id = {claim["id"]: claim for claim in claims}
     message = [f"- {text} :gray[({by_id[name]['verdict']})]" for name, text in SENTENCES.items() if name in by_id]
     st.markdown("\n".join(message))
+    _totals(pd.DataFrame(claims))
     frame = _filtered(pd.DataFrame(claims))
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one for details.")
     rows = ui.table(
@@ -70,6 +71,25 @@ def _claims(changed_ns: int) -> list[dict[str, str]]:
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError(f"{FILE}: not a file of claims ({error}); make it again with: make claims") from None
     return sorted(claims, key=lambda claim: claim["verdict"] != "contradicted")
+
+
+def _totals(claims: pd.DataFrame) -> None:
+    """How many claims have each verdict, then what was reproduced beside what was contradicted."""
+    counts = claims["verdict"].value_counts()
+    names = [*(name for name in ("reproduced", "contradicted") if name in counts), *counts.index]
+    with st.container(horizontal=True, gap="small"):
+        for name in dict.fromkeys(names):
+            st.metric(name, f"{counts[name]}", border=True, width="content")
+    with st.expander("Reproduced and contradicted, side by side"):
+        for name, place in zip(("reproduced", "contradicted"), st.columns(2, gap="medium"), strict=True):
+            rows = claims[claims["verdict"] == name]
+            place.header(f"{len(rows)} {name}", anchor=False)
+            place.markdown(
+                "\n".join(
+                    f"- {ui.plain(says)} :gray[{ui.plain(where)}]"
+                    for says, where in zip(rows["says"], rows["where"], strict=True)
+                )
+            )
 
 
 def _filtered(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.parts import pictures, runs, ui
 from zorba_core.errors import ZorbaError
-from zorba_core.plots.training import MEASURES, clients_figure, confusion_figure, learning_curves_figure
+from zorba_core.plots.training import AXES, MEASURES, clients_figure, confusion_figure, learning_curves_figure
 
 MATRIX_HELP = (
     "A column is a client, most blocks first; a row is a block. On the right, how many clients trained each block; "
@@ -56,13 +56,40 @@ def _table(listed: Sequence[runs.Run]) -> list[runs.Run]:
         column_config={
             "Λ": st.column_config.NumberColumn(format="%.3f", help="The bias of the allocation; lower is better."),
             "VRAM (GiB)": st.column_config.NumberColumn(format="%.1f", help="Over all clients, by the paper's model."),
-            "best accuracy (%)": st.column_config.NumberColumn(format="%.1f", help="On rows that no client trains on."),
+            "accuracy (%)": st.column_config.NumberColumn(
+                format="%.1f", help="After the last evaluation, on rows that no client trains on."
+            ),
+            "best (%)": st.column_config.NumberColumn(format="%.1f", help="The best of all evaluations."),
         },
         alt=f"Table of {len(listed)} runs.",
     )
     chosen = [listed[row] for row in rows]
-    _delete(chosen)
+    with st.container(horizontal=True, gap="small"):
+        _rename(chosen)
+        _delete(chosen)
     return chosen
+
+
+def _rename(chosen: Sequence[runs.Run]) -> None:
+    if not chosen:
+        return
+    run = chosen[0]
+    with st.popover("Rename", icon=":material/edit:"), st.form(f"rename_{run.path.name}", border=False):
+        st.text_input("New name", value=run.path.name, key=f"name_{run.path.name}", max_chars=100)
+        st.form_submit_button("Rename", on_click=_take_name, args=(run.path,))
+
+
+def _take_name(path: Path) -> None:
+    """Callback of the form. The renamed run stays chosen."""
+    name = st.session_state[f"name_{path.name}"].strip()
+    try:
+        if name != path.name:
+            runs.rename(path, name)
+            st.query_params["run"] = [
+                name if each == path.name else each for each in st.query_params.get_all("run")
+            ] or [name]
+    except ZorbaError as error:
+        st.session_state[_PROBLEM] = str(error)
 
 
 def _delete(chosen: Sequence[runs.Run]) -> None:
@@ -88,14 +115,39 @@ def _remove(paths: Sequence[Path]) -> None:
 
 
 def _curves(chosen: Sequence[runs.Run]) -> None:
-    measure = st.segmented_control(
-        "Curve", list(MEASURES), format_func=MEASURES.get, key="measure", bind="query-params", required=True,
-        default="eval_accuracy", label_visibility="collapsed",
-    )  # fmt: skip
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        measure = st.segmented_control(
+            "Curve", list(MEASURES), format_func=MEASURES.get, key="measure", bind="query-params", required=True,
+            default="eval_accuracy", label_visibility="collapsed",
+        )  # fmt: skip
+        x = st.selectbox("Against", list(AXES), format_func=AXES.get, key="x", bind="query-params", width=200)
+        smooth = st.number_input("Smooth over", 1, 50, key="smooth", bind="query-params", width=130)
+        log = st.toggle("Log axis", key="log", bind="query-params")
+        together = st.toggle(
+            "Mean over seeds", key="together", bind="query-params",
+            help="Runs that differ only in their seed become one curve with a band from the least to the most.",
+        )  # fmt: skip
+    rows = sorted({str(run.config.get("dataset", "")) for run in chosen})
+    if len(rows) > 1:
+        st.warning(
+            f"These runs have different rows ({', '.join(map(ui.plain, rows))}): their values do not compare.",
+            icon=":material/warning:",
+        )
     ui.figure(
-        learning_curves_figure(chosen, measure=measure, palette=ui.palette(), height=340),
+        learning_curves_figure(
+            chosen, measure=measure, x=x, log=log, smooth=smooth, groups=_groups(chosen) if together else None,
+            palette=ui.palette(), height=340,
+        ),
         key="curves", name="zorba-curves", alt=f"{MEASURES[measure]} of {ui.count(len(chosen), 'run')}.",
     )  # fmt: skip
+
+
+def _groups(chosen: Sequence[runs.Run]) -> dict[str, list[runs.Run]]:
+    """Like runs, by the name of the first and their number."""
+    alike: dict[str, list[runs.Run]] = {}
+    for run in chosen:
+        alike.setdefault(runs.like(run), []).append(run)
+    return {each[0].path.name + (f", {len(each)} seeds" if len(each) > 1 else ""): each for each in alike.values()}
 
 
 def _one(run: runs.Run) -> None:
@@ -103,13 +155,15 @@ def _one(run: runs.Run) -> None:
     summary, allocation = run.summary, run.allocation
     vram = summary.get("vram_gib", {}).get("total")
     evaluated = run.metrics["eval_accuracy"].dropna()
+    title = runs.metric_title(run)
     tiles = (
-        (runs.metric_title(run), f"{evaluated.iloc[0]:.1%} → {evaluated.iloc[-1]:.1%}" if len(evaluated) else "–"),
+        (f"{title}, before → last", f"{evaluated.iloc[0]:.1%} → {evaluated.iloc[-1]:.1%}" if len(evaluated) else "–"),
+        (f"Best {title.lower()}", f"{runs.best(run):.1%}" if len(evaluated) else "–"),
         ("Rounds", f"{run.rounds_done:,}"),
         ("Λ", ui.number(allocation.bias_lambda)),
         ("VRAM, all clients", "–" if vram is None else f"{vram:,.1f} GiB"),
     )
-    for (label, value), place in zip(tiles, st.columns(4), strict=True):
+    for (label, value), place in zip(tiles, st.columns(len(tiles)), strict=True):
         place.metric(label, value, border=True)
     left, right = st.columns(2, gap="large")
     with left:

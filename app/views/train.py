@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from app.parts import fleets, forms, jobs, pictures, runs, ui
-from app.scenario import begin, end
+from app.scenario import Scenario, begin, end
 from zorba_core.allocation import Allocation
 from zorba_core.data.baselines import of_baselines
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import LARGE_CLIENTS, LARGE_ROUNDS
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.training import curves_figure
+from zorba_core.vram import GIB
 
 EVERY_SECONDS = 2.0
 BADGES = {
@@ -41,11 +42,11 @@ def page() -> None:
     with right:
         form = _form()
     with left:
-        allocation = _allocation(scenario, form)
+        allocation, question = _allocation(scenario, form)
     with right:
         st.header("3 · Start", anchor=False)
         if allocation is not None:
-            _start(allocation, form)
+            _start(allocation, form._replace(wrong=form.wrong or question))
         else:
             st.session_state.pop(_ASKED, None)
             st.button("Start", type="primary", icon=":material/play_arrow:", key="no_start", disabled=True)
@@ -104,46 +105,70 @@ def _form() -> Form:
     return Form(model, {**options, **given}, forms.client_count(options) or clients, bool(large), wrong or unusable)
 
 
-def _allocation(scenario, form: Form) -> Allocation | None:
-    """Show and return the allocation for the model's number of blocks and the clients that train."""
+def _allocation(scenario: Scenario, form: Form) -> tuple[Allocation | None, str]:
+    """Show and return the allocation for the model's number of blocks and the clients that train, and what the user
+    has to decide before training."""
     model = form.model
     st.header("1 · Allocation", anchor=False)
     try:
-        study, _, allocation = fleets.planned(scenario)
-        wrong = study.complaints(allocation)
-        blocks = forms.blocks_of(model) if model else allocation.num_blocks
-        usual = min(allocation.num_clients, LARGE_CLIENTS if form.is_large else allocation.num_clients)
-        fitted = allocation if wrong else fleets.for_training(allocation, blocks, form.clients or usual)
+        study, _, planned = fleets.planned(scenario)
+        wrong = study.complaints(planned)
+        blocks = forms.blocks_of(model) if model else planned.num_blocks
+        usual = min(planned.num_clients, LARGE_CLIENTS if form.is_large else planned.num_clients)
+        fitted = planned if wrong else fleets.for_training(planned, blocks, form.clients or usual)
     except ZorbaError as error:
         ui.problem(error)
-        return None
+        return None, ""
     if wrong:
         st.warning(" ".join(wrong), icon=":material/warning:")
-        st.page_link("views/allocation.py", label="Repair it", icon=":material/edit:")
-        return None
+        st.page_link("views/explore.py", label="Repair it", icon=":material/edit:")
+        return None, ""
     st.markdown(
         f"{ui.count(fitted.num_clients, 'client')}, Λ **{ui.number(fitted.bias_lambda)}**; the least trained block has "
         f"{ui.count(fitted.min_popularity, 'client')}."
     )
-    if fitted.num_clients < allocation.num_clients:
-        st.caption(f"{fitted.num_clients} of the fleet's {allocation.num_clients} clients, from small to large VRAM.")
-    if fitted.num_blocks != allocation.num_blocks:
-        st.caption(
-            f"Planned for {scenario.model} with {allocation.num_blocks} blocks; {ui.plain(Path(model).name)} has "
-            f"{blocks}, so each client trains the same share."
-        )
+    question = _other_allocation(scenario, planned, fitted, Path(model).name)
     ui.figure(
         pictures.plain_matrix(fitted), key="train_matrix", name="zorba-allocation",
         alt=f"Which of {fitted.num_blocks} blocks each of {fitted.num_clients} clients trains.",
     )  # fmt: skip
     st.page_link("views/explore.py", label="Choose another", icon=":material/show_chart:")
-    return fitted
+    return fitted, question
+
+
+def _other_allocation(scenario: Scenario, planned: Allocation, fitted: Allocation, model: str) -> str:
+    """Compare the allocation with the one on Explore, where it is another; with fewer clients ask whether to train
+    it. Return the question that is open."""
+    if fitted.num_blocks != planned.num_blocks:
+        st.caption(
+            f"Planned for {scenario.model} with {planned.num_blocks} blocks; {ui.plain(model)} has "
+            f"{fitted.num_blocks}, so each client trains the same share. On Explore Λ is "
+            f"{ui.number(planned.bias_lambda)}."
+        )
+    if fitted.num_clients == planned.num_clients:
+        return ""
+    st.warning(
+        f"This is another allocation than that on Explore: {fitted.num_clients} of the fleet's {planned.num_clients} "
+        f"clients, from small to large VRAM, with Λ **{ui.number(fitted.bias_lambda)}** in place of "
+        f"**{ui.number(planned.bias_lambda)}**.",
+        icon=":material/call_split:",
+    )
+    key = f"other_{planned.num_clients}_{fitted.num_clients}_{planned.bias_lambda:.6g}_{fitted.num_blocks}"
+    agreed = st.checkbox(f"Train these {fitted.num_clients} clients", key=key, persist_state="session")
+    return "" if agreed else "First decide whether to train the other allocation: see 1."
+
+
+def _request(allocation: Allocation, form: Form) -> tuple[dict[str, Any], Any]:
+    """The options of ``zorba train``, and the method's description."""
+    facts = method_facts(form.options.get("method", "zorba"))
+    return {**form.options, "model": form.model} | (
+        {} if facts.allocates else {"clients": allocation.num_clients}
+    ), facts
 
 
 def _start(allocation: Allocation, form: Form) -> None:
     model, options, wrong = form.model, form.options, form.wrong
-    facts = method_facts(options.get("method", "zorba"))
-    request = {**options, "model": model} | ({} if facts.allocates else {"clients": allocation.num_clients})
+    request, facts = _request(allocation, form)
     rows = Path(options["data"]).stem if "data" in options else options.get("dataset", "")
     title = f"{rows} · {facts.title} · {Path(model).name} · {allocation.num_clients} clients"
     if st.session_state.pop(_ASKED, False) and not wrong:
@@ -234,7 +259,9 @@ def _card(folder: Path, job: jobs.Job, state: jobs.State) -> None:
             st.markdown(f"{run.summary['final_accuracy']:.1%} after training; {of_baselines(scores)}.")
     elif state.alive:
         what = "Loading the model and the rows, then trial rounds for the learning rate unless it is given"
-        st.progress(0.0, f"{what} … {ui.duration(time.time() - job.started)}")
+        memory = jobs.memory_of(job)
+        held = "" if memory is None else f", {memory / GIB:.2f} GiB in memory"
+        st.progress(0.0, f"{what} … {ui.duration(time.time() - job.started)}{held}")
     with st.expander("Output of the process", icon=":material/terminal:"):
         st.code(shlex.join(job.command), language="bash", wrap_lines=True)
         st.code("\n".join(jobs.log_lines(job)) or message or "(nothing yet)", language=None, wrap_lines=True)
@@ -247,13 +274,15 @@ def _progress(job: jobs.Job, run: runs.Run) -> None:
     st.progress(min(1.0, done / max(rounds, 1)), f"Round {done} of {rounds}")
     seconds = float(metrics["seconds"].max()) if len(metrics) else 0.0
     left = seconds / done * (rounds - done) if done else None
+    memory = jobs.memory_of(job)
     tiles = (
         (f"{title} now", f"{evaluated['eval_accuracy'].iloc[-1]:.1%}" if len(evaluated) else "–"),
         ("Before training", f"{evaluated['eval_accuracy'].iloc[0]:.1%}" if len(evaluated) else "–"),
         ("Loss now", f"{evaluated['eval_loss'].iloc[-1]:.3f}" if len(evaluated) else "–"),
         ("Time in rounds", ui.duration(seconds) + (f", {ui.duration(left)} left" if left else "")),
+        ("Memory of the process", "–" if memory is None else f"{memory / GIB:.2f} GiB"),
     )
-    for (label, value), place in zip(tiles, st.columns(4), strict=True):
+    for (label, value), place in zip(tiles, st.columns(len(tiles)), strict=True):
         place.metric(label, value, border=True)
     left_side, right_side = st.columns(2, gap="medium")
     target = run.config.get("target")

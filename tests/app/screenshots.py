@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from tests.app.serving import FRONT, ROOT, chromium, serve, settled
+from tests.app.serving import ANSWERED, ROOT, chromium, serve, settled
 
 
 class Picture(NamedTuple):
@@ -28,16 +28,10 @@ class Picture(NamedTuple):
 
 
 PICTURES = [
-    Picture(
-        "explore",
-        "/?shape=three&compared=0%7CUniform%20as%20in%20the%20paper%7C&compared=1%7CMany%20small%7Cshape%3Dsmall&spend=45",
-        FRONT,
-        900,
-    ),
-    Picture("allocation", "/allocation?shape=three&spend=45&flips=0.1_3.20_3.2", "[class*=st-key-cells_] canvas", 1000),
+    Picture("explore", "/?follow=two-level&total=121", ANSWERED, 900),
     Picture("train", "/train?clients=20", ".st-key-train_matrix .main-svg", 900),
     Picture("runs", "/runs", ".st-key-curves .main-svg", 1100),
-    Picture("findings", "/findings?find=theorem", "[data-testid=stDataFrame]", 900),
+    Picture("findings", "/findings?find=theorem", "[data-testid=stDataFrame]", 1000),
 ]
 _WIDTH = 1440
 SETTLE_MS = 2_500

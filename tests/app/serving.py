@@ -39,28 +39,26 @@ _AT_REST = """() => {
     else window.restedSince ??= performance.now();
     return rests && performance.now() - window.restedSince > 500;
 }"""
-FRONT = ".st-key-front .main-svg .trace"
+ANSWERED = ".explore[data-answered]:not([data-answered=''])"  # the page Explore with the core's answers
 
 
 @contextlib.contextmanager
-def serve(runs_folder: Path | None = None, timeout: float = 400.0, script: Path | None = None) -> Iterator[str]:
-    """The dashboard's address. ``runs_folder`` stands in for artifacts/runs, ``script`` for the dashboard."""
-    with server_process(runs_folder, timeout, script) as (address, _):
+def serve(runs_folder: Path | None = None, timeout: float = 400.0) -> Iterator[str]:
+    """The dashboard's address. ``runs_folder`` stands in for artifacts/runs."""
+    with server_process(runs_folder, timeout) as (address, _):
         yield address
 
 
 @contextlib.contextmanager
 def server_process(
-    runs_folder: Path | None = None, timeout: float = 400.0, script: Path | None = None
+    runs_folder: Path | None = None, timeout: float = 400.0, port: int | None = None
 ) -> Iterator[tuple[str, int]]:
-    """The address and the process of the dashboard, or of another Streamlit script."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    """The address and the process of the dashboard."""
+    if port is None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     command = ["app", "--port", str(port)]
-    if script is not None:
-        command = ["streamlit", "run", str(script), "--server.address", "127.0.0.1", "--server.port", str(port)]
-        command += ["--server.headless", "true", "--browser.gatherUsageStats", "false"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if runs_folder is not None:
         environment["ZORBA_RUNS"] = str(runs_folder)

@@ -15,25 +15,23 @@ axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-
 from playwright.sync_api import Page, expect  # noqa: E402
 
 from app.parts.ui import WRONG  # noqa: E402
-from tests.app.serving import FRONT, serve, settled  # noqa: E402
+from tests.app.serving import ANSWERED, serve, server_process, settled  # noqa: E402
 
-PAGES = {"Explore": "", "Allocation": "allocation", "Train": "train", "Runs": "runs", "Findings": "findings"}
+PAGES = {"Explore": "", "Train": "train", "Runs": "runs", "Findings": "findings"}
 HEADINGS = {
-    "Explore": "Λ against VRAM",
-    "Allocation": "Who trains what",
+    "Explore": "Who should train which blocks?",
     "Train": "Train",
     "Runs": "Runs",
     "Findings": "Is the paper right?",
 }
 DONE = {  # what the page draws last
-    "Explore": "[data-testid=stExpander]",
-    "Allocation": "[data-testid=stDataFrame]",
+    "Explore": ANSWERED,
     "Train": "[data-testid=stExpander]:has-text('command')",
     "Runs": ":is([data-testid=stExpander], [data-testid=stAlert])",
     "Findings": "[data-testid=stDataFrame]",
 }
 SCREEN, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-NOT_OURS = [".modebar", "[data-testid=stDataFrame]", "[data-testid=stTopNavSection]", "header"]
+NOT_OURS = [".modebar", "[data-testid=stDataFrame]", "[data-testid=stTopNavSection]", "header[data-testid]"]
 VIOLATIONS = """(left) => axe.run({ exclude: left.map((each) => [each]) },
     { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })"""
 WIDER_BY = """() => {
@@ -41,7 +39,7 @@ WIDER_BY = """() => {
     return main.scrollWidth - main.clientWidth;
 }"""
 expect.set_options(timeout=180_000)
-SLIDER = ".st-key-spend input[type=range]"
+SHAPE = "[data-field=shape]"
 
 
 @pytest.fixture(scope="module")
@@ -68,112 +66,169 @@ def page(tab, served):
 
 
 def explore(page: Page, address: str, query: str = "") -> None:
+    """Open the page and wait for the core's answers."""
     page.goto(f"{address}/{query}")
-    settled(page, FRONT)
+    page.wait_for_selector(ANSWERED)
 
 
-def shape(page: Page, name: str) -> None:
-    """Choose a shape and wait until its page is at rest: a click while controls move goes between them."""
-    page.get_by_role("radio", name=name, exact=True).click()
-    expect(page.get_by_role("radio", name=name, exact=True)).to_be_checked()
-    settled(page, FRONT)
+def point(page: Page) -> tuple[float, float]:
+    """GiB and Λ of the point, as a screen reader gets them."""
+    words = page.locator(".point").get_attribute("aria-valuetext")
+    return tuple(float(number) for number in re.match(r"([\d.]+) gibibytes, Lambda ([\d.]+)", words).groups())
 
 
-def spend(page: Page) -> float:
-    return float(page.locator(SLIDER).get_attribute("aria-valuetext"))
+def drag(page: Page, part: str, start: tuple[float, float], ends: list[tuple[float, float]]) -> list[str]:
+    """Drag from one place of a part to others, as shares of its width and height. Return the frame after each step."""
+    box, frames = page.locator(part).bounding_box(), []
+    at = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in [start, *ends]]
+    page.mouse.move(*at[0])
+    page.mouse.down()
+    for place in at[1:]:
+        page.mouse.move(*place)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        frames.append(page.locator(".explore").get_attribute("data-frame"))
+    page.mouse.up()
+    return frames
 
 
-def test_the_act_is_one_click_on_one_screen_without_scrolling(page, served):
+def test_everything_follows_the_pointer_and_the_core_answers_on_release(page, served):
     explore(page, served)
-    summary = page.get_by_text("GiB together")
-    before = summary.inner_text()
-    shape(page, "Two kinds")
-    expect(summary).not_to_have_text(before)
-    settled(page, FRONT)
-    for key in ("histogram", "front", "matrix"):
-        box = page.locator(f".st-key-{key} .main-svg").first.bounding_box()
-        assert box["y"] + box["height"] <= SCREEN["height"], key
+    before = point(page)
+    frames = drag(page, ".point", (0.2, 0.5), [(0.2 + step / 40, 0.5) for step in range(10)])
+    assert len(set(frames)) == len(frames)  # each step is a picture of its own
+    gib, value = point(page)
+    assert gib > before[0]
+    assert value < before[1]
+    expect(page).to_have_url(re.compile("total="))
+    page.wait_for_selector(ANSWERED)
+    for method in ("balanced", "two-level", "paper", "exact"):
+        expect(page.locator(f".methods tr.{method} td").first).to_have_text(re.compile(r"^\d"))
 
 
-def test_two_fleets_are_compared_in_three_clicks_and_a_link_shows_the_same_elsewhere(page, served, browser):
+def test_the_whole_act_is_on_one_screen_without_scrolling(page, served):
     explore(page, served)
-    shape(page, "Three kinds")
-    page.get_by_role("button", name="Keep for comparison").click()
-    expect(page).to_have_url(re.compile("compared="))
-    shape(page, "Many small")
-    names = ["Paper's method, this fleet", "Three kinds 0.71/1.31/1.91", "Lower bound"]
-    expect(page.locator(".st-key-front .legendtext")).to_have_text(names)
-    expect(page).to_have_url(re.compile("shape=small"))
-    fresh = browser.new_context(viewport=SCREEN).new_page()
-    fresh.goto(page.url)
-    expect(fresh.get_by_role("radio", name="Many small", exact=True)).to_be_checked()
-    expect(fresh.locator(".st-key-front .legendtext")).to_have_text(names)
-    fresh.context.close()
+    for part in (".bars", ".matrix", ".slots", ".point", ".area", ".measured", ".methods"):
+        box = page.locator(part).first.bounding_box()
+        assert box["y"] + box["height"] <= SCREEN["height"], part
+    words = page.locator(".explore header").inner_text()
+    assert words.splitlines()[2].startswith("In ZorBA, a paper on federated fine-tuning,")
 
 
-def test_the_slider_moves_both_pictures_and_back_undoes_it(page, served):
+def test_bars_are_painted_and_only_the_point_sets_the_total(page, served):
     explore(page, served)
-    page.locator(SLIDER).focus()
-    first = spend(page)
-    page.keyboard.press("ArrowRight")
-    expect(page).to_have_url(re.compile("spend="))
-    moved = spend(page)
-    assert moved > first
-    expect(page.get_by_text(f"With {moved:.1f} GiB")).to_be_visible()
-    page.go_back()
-    expect(page.locator(SLIDER)).to_have_attribute("aria-valuetext", f"{first:.1f}")
-    page.go_forward()
-    expect(page.locator(SLIDER)).to_have_attribute("aria-valuetext", f"{moved:.1f}")
-
-
-def test_fifteen_fast_clicks_end_where_the_last_one_points(page, served):
-    explore(page, served)
-    names = ["Bell", "Two kinds", "Real GPUs", "Many small", "Three kinds"] * 3
-    for name in names:
-        page.get_by_role("radio", name=name, exact=True).click()
-    expect(page).to_have_url(re.compile("shape=three"))
-    expect(page.get_by_role("radio", name="Three kinds", exact=True)).to_be_checked()
-    expect(page.get_by_text("Small (GiB)")).to_be_visible()
-
-
-def test_a_click_on_the_curve_moves_the_slider(page, served):
-    explore(page, served, "?shape=three")
-    before = spend(page)
-    points = page.locator(".st-key-front .scatterlayer .trace .points path")
-    box = page.locator(".st-key-front .nsewdrag").first.bounding_box()
-    spots = [point.bounding_box() for point in points.all()]
-    spot = max((s for s in spots if s and s["x"] < box["x"] + 0.9 * box["width"]), key=lambda s: s["x"])
-    page.mouse.click(spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2)
-    expect(page.locator(SLIDER)).not_to_have_attribute("aria-valuetext", f"{before:.1f}")
+    drag(page, ".bars", (0.3, 0.9), [(0.3, 0.2), (0.5, 0.2)])
+    expect(page).to_have_url(re.compile("bars="))
+    page.locator(".bars").focus()
+    for key in ["ArrowUp"] * 12 + ["ArrowRight"] * 3 + ["Shift+ArrowUp", "ArrowDown"]:
+        page.keyboard.press(key)
+    drag(page, ".bars", (0.045, 0.1), [(0.045, 0.3), (0.045, 0.5)])  # the end of the range
+    expect(page).to_have_url(re.compile("span="))
+    assert "total=" not in page.url
+    assert "spend=" not in page.url
+    page.get_by_role("button", name="Undo").click()
+    expect(page).not_to_have_url(re.compile("span="))
 
 
 def test_a_cell_is_changed_by_click_and_by_keys_and_undone(page, served):
-    page.goto(f"{served}/allocation?clients=62")
-    changed = page.get_by_text(re.compile(r"^\d+ cells? changed"))
-    expect(changed).to_have_text("0 cells changed.")
-    change_first_cell(page)
-    expect(changed).to_have_text("1 cell changed.")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Space")
-    expect(changed).to_have_text("2 cells changed.")
-    page.get_by_role("button", name="Undo").click()
-    expect(changed).to_have_text("1 cell changed.")
-    settled(page, "[class*=st-key-cells_] canvas")
-    before = re.search(r"st-key-cells_\d+", page.locator("[class*=st-key-cells_]").get_attribute("class"))[0]
-    page.locator(".st-key-first_client input[type=range]").focus()
-    page.keyboard.press("ArrowRight")  # other clients, in another table
-    expect(page.locator(f".{before}")).to_have_count(0)
-    change_first_cell(page)
-    expect(changed).to_have_text("2 cells changed.")
-    expect(page).to_have_url(re.compile("flips="))
+    explore(page, served)
+    hand = page.locator(".methods tr.hand")
+    expect(hand).to_be_hidden()
+    box = page.locator(".matrix").bounding_box()
+    page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + 0.5 * box["height"])
+    expect(hand).to_be_visible()
+    expect(page).to_have_url(re.compile(r"flips=\d+\.\d+(&|$)"))
+    gib, _ = point(page)
+    page.locator(".matrix").focus()
+    for key in ("ArrowRight", "ArrowDown", "Space"):
+        page.keyboard.press(key)
+    expect(page).to_have_url(re.compile(r"flips=\d+\.\d+_\d+\.\d+"))
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    expect(hand).to_be_hidden()
+    assert point(page)[0] != gib
 
 
-def change_first_cell(page: Page) -> None:
-    settled(page, "[class*=st-key-cells_] canvas")
-    page.locator("[class*=st-key-cells_] canvas").first.focus()
-    page.wait_for_function("document.activeElement.tagName === 'TD'")  # the column of block numbers
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
+def test_fleets_are_kept_and_a_link_shows_the_same_elsewhere(page, served, browser):
+    explore(page, served)
+    page.locator(SHAPE).select_option("three")
+    expect(page).to_have_url(re.compile("shape=three"))
+    page.get_by_role("button", name="Keep").click()
+    expect(page).to_have_url(re.compile("compared="))
+    page.locator(SHAPE).select_option("small")
+    expect(page).to_have_url(re.compile("shape=small"))
+    rows = page.locator(".kept tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("A · Three kinds 0.71/1.31/1.91")
+    fresh = browser.new_context(viewport=SCREEN).new_page()
+    explore(fresh, page.url, "")
+    expect(fresh.locator(SHAPE)).to_have_value("small")
+    assert fresh.locator(".kept tbody").inner_text() == page.locator(".kept tbody").inner_text()
+    fresh.context.close()
+    page.get_by_role("button", name="Forget A").click()
+    expect(page).not_to_have_url(re.compile("compared="))
+
+
+def test_back_forward_and_reload_show_what_was_there(page, served):
+    explore(page, served)
+    first = point(page)
+    page.locator(".point").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(re.compile("total=105"))
+    moved = point(page)
+    assert moved != first
+    for act, there in ((page.go_back, first), (page.go_forward, moved), (page.reload, moved)):
+        act()
+        expect(page.locator(".point")).to_have_attribute("aria-valuetext", re.compile(f"^{there[0]:.1f} gib"))
+
+
+def test_fifteen_fast_choices_end_where_the_last_one_points(page, served):
+    explore(page, served)
+    names = ["bell", "two", "gpus", "small", "three"] * 3
+    for name in names:
+        page.locator(SHAPE).select_option(name)
+    expect(page).to_have_url(re.compile("shape=three"))
+    page.wait_for_selector(ANSWERED)
+    expect(page.locator(SHAPE)).to_have_value("three")
+    expect(page.get_by_label("Medium")).to_be_visible()
+    expect(page.locator(".warn")).to_be_hidden()
+
+
+def test_a_number_out_of_range_and_a_file_that_is_no_fleet_keep_the_former_fleet(page, served):
+    explore(page, served)
+    page.locator("[data-field=clients]").fill("5000")
+    page.keyboard.press("Enter")
+    expect(page.locator(".warn")).to_contain_text(
+        "Clients is 5000; it must be from 1 to 2000. The former value is used."
+    )
+    expect(page.locator("[data-field=clients]")).to_have_value("50")
+    page.locator(SHAPE).select_option("list")
+    expect(page).to_have_url(re.compile("shape=list"))
+    page.locator(".rows").fill("1 x 20, 1.5, 1.9 x 3")
+    page.keyboard.press("Tab")
+    expect(page).to_have_url(re.compile("rows=1x20%2C1.5x1%2C1.9x3"))
+    page.locator(".file").set_input_files({"name": "x.csv", "mimeType": "text/csv", "buffer": b"a;b\n1;2\n"})
+    expect(page.locator(".warn")).to_contain_text("The former fleet stays.")
+    expect(page).to_have_url(re.compile("rows=1x20%2C1.5x1%2C1.9x3"))
+    page.locator(".file").set_input_files({"name": "y.csv", "mimeType": "text/csv", "buffer": b"vram_gb\n2\n3\n"})
+    expect(page).to_have_url(re.compile("rows=1.863x1%2C2.794x1"))
+
+
+def test_a_page_that_lost_its_server_says_so_and_comes_back(browser, tmp_path):
+    page = browser.new_context(viewport=SCREEN).new_page()
+    page.set_default_timeout(300_000)
+    with server_process(tmp_path) as (address, _):
+        explore(page, address)
+    page.locator(".point").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".warn")).to_contain_text("The connection to the server is lost")
+    moved = point(page)
+    with server_process(tmp_path, port=int(address.rpartition(":")[2])):
+        expect(page).to_have_url(re.compile("total="))
+        page.wait_for_selector(ANSWERED)
+        expect(page.locator(".warn")).to_be_hidden()
+        assert point(page) == moved
+    page.context.close()
 
 
 def test_a_chosen_claim_is_in_the_address_and_back_undoes_it(page, served):
@@ -220,8 +275,10 @@ def test_every_page_shows_its_heading_by_the_navigation_and_keeps_the_scenario(p
     for name in [*PAGES, "Explore"]:
         page.locator("[data-testid=stTopNavLink]", has_text=name).click()
         expect(page.locator("h1")).to_have_text(HEADINGS[name])
-    expect(page.get_by_role("radio", name="Bell", exact=True)).to_be_checked()
-    expect(page.locator(".st-key-clients input")).to_have_value("15")
+    expect(page.locator(SHAPE)).to_have_value("bell")
+    expect(page.locator("[data-field=clients]")).to_have_value("15")
+    page.get_by_role("link", name="Findings").last.click()
+    expect(page.locator("h1")).to_have_text(HEADINGS["Findings"])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

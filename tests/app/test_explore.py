@@ -1,146 +1,125 @@
-"""The page Explore: shape the VRAM, see the curve and the matrix."""
+"""The page Explore without a browser: what the core answers, and what the files say."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
 import pytest
 
-from app.scenario import SHAPES
+from app.parts import downloads, fleets
+from app.parts.answers import data_of, list_of_text
+from app.parts.doubt import measured
+from app.scenario import SHAPES, Scenario
 from tests.app.conftest import texts
+from tests.command import call
+from zorba_core.allocation import Allocation
+from zorba_core.errors import InvalidInputError
 
-SMI = b"name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\nTesla T4, 15360 MiB\nTesla T4, 15360 MiB\n"
+
+def answered(scenario: Scenario) -> dict:
+    """The data of a scenario once every method has answered."""
+    study = fleets.study(scenario.fleet)
+    deadline = time.monotonic() + 300
+    while (data := data_of(scenario, study))["waiting"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return data
+
+
+def matrix(answer: dict) -> np.ndarray:
+    return np.array([[cell == "1" for cell in row] for row in answer["rows"]])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_has_a_curve_and_a_sentence(app, shape):
+def test_the_page_opens_with_every_shape_and_writes_no_address(app, shape):
     app.query_params["shape"] = shape
-    said = texts(app.run())
-    assert "GiB together" in said
-    assert "no allocation gets below" in said
-    assert "clients train each block" in said
-
-
-def test_the_fleet_of_the_paper_comes_with_its_three_scenarios(app):
-    assert "SC1 to SC3" in texts(app.run())
-    assert "SC1 to SC3" not in texts(app.button_group(key="shape").set_value("bell").run())
-    app.button_group(key="shape").set_value("uniform").run()
-    assert "SC1 to SC3" not in texts(app.number_input(key="length").set_value(256).run())
-
-
-def test_a_choice_is_written_into_the_address(app):
-    app.run().number_input(key="clients").set_value(20).run()
-    texts(app)
-    assert app.query_params["clients"] == "20"
-
-
-def test_the_slider_moves_the_point_and_keeps_it_when_the_shape_changes(app):
-    app.run()
-    slider = app.select_slider(key="spend")
-    slider.set_value(slider.options[60]).run()
-    spent = float(app.query_params["spend"])
-    assert f"{spent:.1f} GiB" in texts(app)
-    app.button_group(key="shape").set_value("small").run()
-    assert f"{spent:.1f} GiB" in texts(app) or abs(float(app.select_slider(key="spend").value) - spent) < 1
-
-
-def test_a_number_out_of_range_is_named_and_not_used(app):
-    app.run().number_input(key="clients").set_value(5000).run()
-    assert "Clients is 5000; it must be at most 2000. The former value is used." in texts(app)
-    assert "50 clients" in texts(app)
-
-
-def test_a_range_beyond_the_slider_is_cut_to_it(app):
-    app.query_params["span"] = "0.2,300"
     texts(app.run())
-    assert app.slider(key="span").value == (0.2, 3.0)
+    assert dict(app.query_params) == ({} if shape == "uniform" else {"shape": shape})
 
 
-def test_another_batch_moves_a_range_that_nobody_has_set(app):
-    app.run()
-    before = app.slider(key="span").value
-    app.number_input(key="batch").set_value(4).run()
-    texts(app)
-    assert app.slider(key="span").value < before
-    assert "span" not in app.query_params
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_method_answers_with_no_more_blocks_than_the_limit_and_no_less_lambda_than_the_bound(shape):
+    scenario = Scenario(shape=shape, clients=20, total=70)
+    study = fleets.study(scenario.fleet)
+    answers = {**answered(scenario)["answers"], **answered(scenario.replace(follow="two-level"))["answers"]}
+    assert set(answers) == {"balanced", "two-level", "paper", "exact"}
+    for answer in filter(None, answers.values()):
+        A = Allocation(matrix(answer))
+        assert (A.total_blocks, A.bias_lambda) == (answer["total"], pytest.approx(answer["lambda"]))
+        assert study.complaints(A) == []
+        assert answer["total"] <= study.total(scenario)
+        assert answer["lambda"] >= answers["exact"]["bound"] * (1 - 1e-9) >= study.bound(70) * (1 - 2e-9)
+
+
+def test_the_papers_curve_is_that_of_the_command_with_the_point_of_no_reduction():
+    fleet = ("--model", "opt-125m", "--clients", 12, "--seed", 0, "--solver", "lexicographic", "--json")
+    data = answered(Scenario(clients=12, follow="paper"))
+    left = call("pareto", *fleet, "--tau", "vector", "--epsilons", fleets.CURVE_POINTS)
+    front = sorted((p["total_blocks"], p["lambda"]) for p in json.loads(left.out)["points"] if p["on_front"])
+    curve = [tuple(point) for point in data["paper_curve"]]
+    assert set(curve) - set(front) <= {curve[-1]}
+    assert len(set(front) - set(curve)) <= 1  # no reduction may be better than the least one that was drawn
+    whole = json.loads(call("allocate", *fleet).out)
+    assert curve[-1][1] <= whole["lambda"]
+
+
+@pytest.mark.parametrize("total", [16, 40, 60, 78])
+def test_the_papers_matrix_is_that_of_the_command_for_the_reduced_budgets(total):
+    scenario = Scenario(clients=12, follow="paper", total=total)
+    study = fleets.study(scenario.fleet)
+    solution = study.solution("paper", total)
+    budgets = ",".join(map(str, solution.problem.budget_N))
+    left = call("allocate", "--budgets", budgets, "--blocks", 12, "--solver", "lexicographic", "--seed", 0, "--json")
+    allocation = Allocation.from_blocks(json.loads(left.out)["blocks_per_client"], 12)
+    assert (matrix(answered(scenario)["answers"]["paper"]) == allocation.A_MN).all()
+    assert allocation.total_blocks <= total
+
+
+def test_the_balanced_matrix_is_called_balanced_and_is_not_the_papers():
+    study = fleets.study(Scenario().fleet)
+    even, paper = (study.solution(name, 150) for name in ("balanced", "paper"))
+    assert (even.solver, paper.solver) == ("balanced", "lexicographic")
+    assert (even.allocation.A_MN != paper.allocation.A_MN).any()
+
+
+def test_a_fleet_in_which_every_client_trains_every_block_starts_at_the_right_end():
+    study = fleets.study(Scenario(shape="list", rows=((9.0, 6),)).fleet)
+    assert study.total(Scenario()) == study.most == 72
+
+
+def test_a_kept_fleet_stays_in_the_data_and_one_without_an_allocation_does_not():
+    kept = ("0|two, 30 %|shape=two&large=30", "2|x|shape=list&rows=0.1x5", "9|y|seed=3")
+    (fleet,) = answered(Scenario(compared=kept))["kept"]
+    assert (fleet["slot"], fleet["name"], fleet["clients"]) == ("A", "two, 30 %", 50)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("text", "rows"),
     [
-        ({"shape": "list", "rows": "0.1x5"}, "Every client is too small"),
-        ({"shape": "list", "rows": "0.6x3"}, "9 fewer than the model has"),
-        ({"shape": "uniform", "span": "0,0.2"}, "Every client is too small"),
+        ("1 x 20, 1.5, 1.9 x 3", ((1.0, 20), (1.5, 1), (1.9, 3))),
+        ("0.7\n0.7\n0.9", ((0.7, 2), (0.9, 1))),
     ],
 )
-def test_a_fleet_that_cannot_train_is_explained_and_not_an_error(app, words, says):
-    for name, word in words.items():
-        app.query_params[name] = word
-    assert says in texts(app.run())
+def test_numbers_that_are_typed_become_rows(text, rows):
+    assert fleets.rows_of_file(list_of_text(text)) == rows
 
 
-def test_clients_that_are_too_small_are_left_out_and_one_press_keeps_them(app):
-    app.query_params["shape"], app.query_params["rows"] = "list", "0.55x10,1.5x20"
-    assert "10 clients are too small" in texts(app.run())
-    button = next(button for button in app.button if button.label.startswith("Include them"))
-    assert "too small" not in texts(button.click().run())
-
-
-def test_a_kept_fleet_stays_beside_the_next_and_is_in_the_address(app):
-    app.run()
-    next(button for button in app.button if button.label == "Keep for comparison").click().run()
-    app.button_group(key="shape").set_value("two").run()
-    said = texts(app)
-    assert "Fleets kept for comparison" in said
-    assert app.query_params["compared"] == "0|Uniform 0.59–1.91|"
-    next(button for button in app.button if button.label.startswith("Forget")).click().run()
-    assert "compared" not in app.query_params
-
-
-def test_a_click_that_comes_before_the_page_has_drawn_a_choice_loses_nothing(app):
-    app.run().button_group(key="shape").set_value("three")
-    app.number_input(key="clients").set_value(20)
-    slider = app.select_slider(key="spend")
-    slider.set_value(slider.options[60])
-    next(button for button in app.button if button.label == "Keep for comparison").click().run()
-    texts(app)
-    assert app.button_group(key="shape").value == "three"
-    item = app.query_params["compared"]
-    assert "Three kinds" in item
-    assert "clients=20" in item
-    assert float(app.query_params["spend"]) == pytest.approx(float(slider.options[60]), abs=1)
-
-
-def test_a_choice_just_before_another_page_is_opened_goes_along(app):
-    app.query_params["flips"] = "0.0"
-    slider = app.run().select_slider(key="spend")
-    assert "1 cell changed by hand" in texts(app)
-    slider.set_value(slider.options[60])
-    app.query_params.clear()  # as a page's link does
-    app.switch_page("views/allocation.py").run()
-    assert "0 cells changed" in texts(app)  # of another matrix
-    assert float(app.query_params["spend"]) == pytest.approx(float(slider.options[60]), abs=1)
-
-
-def test_no_more_than_four_fleets_are_kept(app):
-    for slot in range(4):
-        app.query_params["compared"] = [f"{slot}|f{slot}|seed={slot}" for slot in range(4)]
-    app.run()
-    assert next(button for button in app.button if button.label == "Keep for comparison").disabled
-    assert len(app.dataframe[0].value) == 5
-
-
-def test_another_model_starts_with_its_own_sizes(app):
-    app.query_params["span"] = "0.7,1.2"
-    app.run().selectbox(key="model").set_value("opt-1.3b").run()
-    texts(app)
-    assert "span" not in app.query_params
-    assert app.slider(key="span").value == (5.63, 23.78)
-
-
-def test_an_uploaded_file_becomes_the_rows_of_the_table(app):
-    app.query_params["shape"], app.query_params["model"] = "list", "opt-1.3b"
-    app.run().file_uploader(key="table_file").upload("smi.csv", SMI, "text/csv").run()
-    texts(app)
-    assert app.query_params["rows"] == "15x2,22.494x1"
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"name, memory.total [MiB]\nNVIDIA L4, 23034 MiB\nTesla T4, 15360 MiB\n", ((15.0, 1), (22.494, 1))),
+        (b"memory_gb\n24\n24 GB\n", ((22.352, 2),)),
+        (b"client;vram_mib\na;24564\n", ((23.988, 1),)),
+        (b"0.7 0.9\n1.1", ((0.7, 1), (0.9, 1), (1.1, 1))),
+        (b"24\n16\n16\n", ((16.0, 2), (24.0, 1))),
+    ],
+)
+def test_a_file_may_have_gb_or_mib_or_be_a_bare_list_of_numbers(content, rows):
+    assert fleets.rows_of_file(content) == rows
 
 
 @pytest.mark.parametrize(
@@ -150,25 +129,49 @@ def test_an_uploaded_file_becomes_the_rows_of_the_table(app):
         *(b"GiB,clients\n1.5,20000\n", b"GiB\n100000000\n"),  # a fleet, but more than a page can draw
     ],
 )
-def test_a_file_that_is_no_fleet_is_refused_in_one_sentence(app, content):
-    app.query_params["shape"] = "list"
-    app.run().file_uploader(key="table_file").upload("x.csv", content, "text/csv").run()
-    assert "ploaded table" in texts(app)
-    assert "50 clients" in texts(app)
+def test_a_file_that_is_no_fleet_is_refused_in_one_sentence(content):
+    with pytest.raises(InvalidInputError) as refused:
+        fleets.rows_of_file(content)
+    assert "ploaded table" in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
-def test_new_draw_changes_the_clients_and_as_in_the_paper_takes_it_back(app):
-    app.run()
-    before = texts(app)
-    next(button for button in app.button if button.label == "New draw").click().run()
-    assert texts(app) != before
-    next(button for button in app.button if button.label == "As in the paper").click().run()
-    assert texts(app) == before
+def test_the_doubt_has_the_reproductions_runs_and_names_them(root):
+    claim = next(c for c in json.loads((root / "artifacts/claims.json").read_text()) if c["id"] == "lambda/ranks")
+    doubt = measured()
+    assert f"{len(doubt['points'])} allocations" in claim["measured"]
+    assert "opt-mini on SST-2, 20 clients, 15 allocations of 80 blocks, 5 seeds" in doubt["source"]
+    assert all(point["low"] < point["loss"] < point["high"] for point in doubt["points"])
+    assert doubt["title"] == "Measured: cannot tell yet."
+    assert claim["verdict"] == "undecided"
 
 
-def test_every_method_can_be_drawn_and_its_matrix_shown(app):
-    app.query_params["methods"], app.query_params["clients"] = "bound,paper,two-level,exact", "12"
-    app.run()
-    paper = texts(app)
-    app.button_group(key="follow").set_value("two-level").run()
-    assert texts(app) != paper
+SHOWN = [
+    Scenario(clients=9, total=40),
+    Scenario(clients=9, total=40, follow="two-level", flips="0.0_3.2"),
+    Scenario(clients=9, total=40, follow="paper"),
+    Scenario(clients=9, total=30, follow="exact", batch=4),
+]
+
+
+@pytest.mark.parametrize("scenario", SHOWN, ids=lambda scenario: scenario.follow)
+def test_the_program_prints_the_two_numbers_of_the_page(scenario, root, tmp_path):
+    study, _, allocation = fleets.planned(scenario)
+    file = tmp_path / "page.py"
+    file.write_text(downloads.python_of(scenario))
+    said = subprocess.run([sys.executable, str(file)], cwd=root, capture_output=True, text=True, check=True).stdout
+    gib, value = f"{study.used_gib(allocation):.1f}", f"{allocation.bias_lambda:.3g}"
+    assert said == f"{gib} GiB, Lambda {value}, solved again: {value}\n"
+
+
+def test_the_json_is_an_allocation_with_its_numbers_and_names_an_idle_client(tmp_path):
+    scenario = Scenario(clients=9, total=40, seed=2)
+    cells = [block for block in range(12) if fleets.planned(scenario)[2].A_MN[block, 4]]
+    scenario = scenario.replace(flips="_".join(f"{block}.4" for block in cells))
+    content = downloads.matrix_of(scenario)
+    assert content["lambda"] == float("inf")
+    assert content["blocks_per_client"][4] == []
+    assert content["problems"] == ["Without a block: client 4."]
+    assert (content["model"], content["seed"], len(content["vram_gib"])) == ("opt-125m", 2, 9)
+    assert content["changed_by_hand"] == [(block, 4) for block in cells]
+    assert "Without a block, so that Lambda is infinite: client 4." in downloads.python_of(scenario)

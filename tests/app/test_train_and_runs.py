@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import binascii
 import json
+import os
 import shutil
 import time
 
@@ -13,7 +15,9 @@ from app.parts import runs as run_folders
 from tests.app.conftest import texts
 from zorba_core.allocation import Allocation
 from zorba_core.engine.settings import LARGE_ROUNDS
-from zorba_core.errors import RunError
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.runs import read_run
+from zorba_core.runs.log import LOG
 
 STORED = "sst2-opt-mini-3a199a00"
 
@@ -51,7 +55,6 @@ def test_the_page_shows_what_would_be_trained(train):
     ("name", "value", "says"),
     [
         ("set_rounds", 0, "Rounds is 0"),
-        ("set_lr", -1.0, "Learning rate is"),
         ("set_batch_size", 10**9, "Batch"),
         ("train_clients", 0, "Clients is 0"),
         ("set_mu", 0.0, "Step μ is"),
@@ -66,9 +69,17 @@ def test_a_setting_out_of_range_is_named_and_start_is_off(train, name, value, sa
 def test_an_allocation_that_does_not_fit_the_vram_cannot_be_started(app):
     app.query_params["clients"], app.query_params["shape"], app.query_params["span"] = "20", "uniform", "0.59,0.7"
     app.query_params["flips"] = "_".join(f"{block}.0" for block in range(12))
+    app.query_params["total"] = "30"
     app.run().switch_page("views/train.py").run()
     assert "Too many blocks for the VRAM" in texts(app)
     assert [button.disabled for button in app.button if button.label == "Start"] == [True]
+
+
+@pytest.mark.parametrize("typed", ["-1", "fast"])
+def test_a_learning_rate_that_is_none_is_named_and_start_is_off(train, typed):
+    train.run().text_input(key="set_lr").set_value(typed).run()
+    assert "Learning rate is" in texts(train)
+    assert train.button(key="start").disabled
 
 
 @pytest.mark.parametrize(("clients", "says"), [(1, "choose more"), (1000, "he fleet has 6 clients")])
@@ -90,8 +101,13 @@ def test_a_large_model_trains_eight_clients_and_says_what_to_expect(app, monkeyp
     train = app.run().switch_page("views/train.py")
     said = texts(train.run())
     assert "8 of the fleet's 20 clients" in said
+    assert "in place of" in said  # both values of Lambda
+    assert train.button(key="start").disabled
+    train.checkbox[0].check().run()
+    assert not train.button(key="start").disabled
     assert f"--rounds {LARGE_ROUNDS}" in " ".join(block.value for block in train.code)
     train.number_input(key="train_clients").set_value(6).run()
+    train.checkbox[0].check().run()
     train.number_input(key="set_batch_size").set_value(2).run()
     train.button(key="expect").click().run()
     assert "200 rows" in (said := texts(train))
@@ -128,7 +144,7 @@ def test_a_file_that_is_no_table_is_explained_and_start_is_off(train, name, cont
 @pytest.mark.slow
 def test_a_training_runs_in_the_background_until_it_is_stopped_and_no_second_start_is_let_in(train, runs):
     train.run().number_input(key="set_rounds").set_value(4000).run()
-    train.number_input(key="set_lr").set_value(0.01).run()
+    train.text_input(key="set_lr").set_value("0.01").run()
     train.button(key="start").click().run()
     (job,) = jobs.list_jobs(runs)
     assert jobs.why_not_now(runs) == "A run is starting: wait for its first round."
@@ -144,8 +160,19 @@ def test_a_training_runs_in_the_background_until_it_is_stopped_and_no_second_sta
     assert not train.button(key="start").disabled
     shutil.rmtree(state.run)  # deleted elsewhere: the open page says so and does not blame the memory
     said = texts(train.run())
-    assert "Its folder was deleted" in said
+    assert "Its folder was deleted or renamed" in said
     assert "memory" not in said
+
+
+def test_a_job_that_is_stopped_before_its_first_round_says_so(runs, monkeypatch):
+    popen = jobs.subprocess.Popen
+    monkeypatch.setattr(jobs.subprocess, "Popen", lambda words, **more: popen(["sleep", "60"], **more))
+    job = jobs.start_training(runs, None, {"rounds": 3}, "asleep")
+    assert jobs.memory_of(job) > 0
+    jobs.stop(job)
+    state = wait_for(jobs.list_jobs(runs)[0], "stopped", seconds=30)
+    assert state.reason == "stopped before the first round"
+    assert jobs.memory_of(job) is None
 
 
 def test_start_takes_a_number_that_was_typed_just_before_the_click(train, monkeypatch):
@@ -175,7 +202,73 @@ def test_the_table_has_what_was_measured(app, stored):
     row = app.dataframe[0].value.iloc[0]
     summary = json.loads((stored / "summary.json").read_text())
     assert (row["run"], row["rounds"], row["state"]) == (STORED, 150, "finished")
-    assert row["best accuracy (%)"] == pytest.approx(100 * summary["best_accuracy"])
+    assert (row["accuracy (%)"], row["best (%)"]) == pytest.approx(
+        (100 * summary["final_accuracy"], 100 * summary["best_accuracy"])
+    )
+
+
+def test_table_and_tiles_of_a_run_show_the_same_numbers(app, stored):
+    app.switch_page("views/runs.py").run()
+    row, tiles = app.dataframe[0].value.iloc[0], {metric.label: metric.value for metric in app.metric}
+    assert tiles["Accuracy, before → last"].endswith(f"→ {row['accuracy (%)']:.1f}%")
+    assert tiles["Best accuracy"] == f"{row['best (%)']:.1f}%"
+
+
+def test_a_run_is_renamed_and_stays_chosen_and_a_bad_name_is_refused(app, stored, runs):
+    app.switch_page("views/runs.py").run()
+    for name, says in (("../else", "is no name of a run"), (STORED, ""), ("mine", "")):
+        app.text_input(key=f"name_{STORED}").set_value(name)
+        next(button for button in app.button if button.label == "Rename").click().run()
+        assert says in texts(app)
+    assert list(app.dataframe[0].value["run"]) == ["mine"]
+    assert (runs / "mine" / "config.json").is_file()
+    assert not stored.exists()
+    shutil.copytree(runs / "mine", runs / "other")
+    with pytest.raises(InvalidInputError, match="there is a run mine already"):
+        run_folders.rename(runs / "other", "mine")
+
+
+def sign(folder):
+    """Continue the CRC of a changed config through the log's lines, as one run with this config would have."""
+    lines, crc = (folder / LOG).read_bytes().splitlines(), binascii.crc32((folder / "config.json").read_bytes())
+    for index, line in enumerate(lines):
+        text = line.rpartition(b',"crc"')[0]
+        crc = binascii.crc32(text, crc)
+        lines[index] = text + f',"crc":"{crc:08x}"}}\n'.encode()
+    (folder / LOG).write_bytes(b"".join(lines))
+
+
+def copies(stored, runs, **changes):
+    """Runs like the stored one with other settings."""
+    for index, (name, change) in enumerate(changes.items()):
+        shutil.copytree(stored, runs / name)
+        config = json.loads((runs / name / "config.json").read_text())
+        (runs / name / "config.json").write_text(json.dumps({**config, **change}))
+        sign(runs / name)
+        os.utime(runs / name / "config.json", (index, index))
+    return [read_run(runs / name) for name in changes]
+
+
+def test_runs_that_differ_only_in_their_seed_are_like_and_what_differs_is_flat(stored, runs):
+    one, two, other = copies(
+        stored, runs, one={"seed": 1}, two={"seed": 2}, other={"lr": 0.5, "division": {"alpha": 9}}
+    )
+    assert run_folders.like(one) == run_folders.like(two) != run_folders.like(other)
+    differing = run_folders.differences([one, other])
+    assert {"seed", "lr"} <= set(differing.index)
+    assert all("{" not in value for value in differing.to_numpy().ravel())
+
+
+def test_runs_on_other_rows_are_warned_about_and_like_runs_become_one_curve(app, stored, runs):
+    copies(stored, runs, one={"seed": 1}, two={"seed": 2})
+    copies(stored, runs, news={"dataset": "ag-news"})
+    app.query_params["run"] = ["one", "two"]
+    app.switch_page("views/runs.py").run()
+    assert "different rows" not in texts(app)
+    app.toggle(key="together").set_value(True).run()
+    texts(app)
+    app.query_params["run"] = ["one", "news"]
+    assert "different rows (ag-news, sst2)" in texts(app.run()).replace("\\", "")
 
 
 def test_an_unreadable_folder_hides_no_run(app, stored, runs):
@@ -218,6 +311,6 @@ def test_deleting_asks_and_then_removes_the_folder_alone(app, stored, runs):
 
 def test_a_link_out_of_the_folder_is_not_deleted(stored, runs, tmp_path):
     (runs / "linked").symlink_to(stored)
-    with pytest.raises(Exception, match="remove it by hand"):
+    with pytest.raises(Exception, match="change it by hand"):
         run_folders.delete(runs / "linked")
     assert stored.is_dir()

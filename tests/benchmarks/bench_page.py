@@ -1,15 +1,15 @@
-"""From a control of the page Explore to its pictures, in Chromium on this machine.
+"""From a move of the pointer to the picture of the page Explore, and from a release to the core's answer, in Chromium.
 
     python -m tests.benchmarks.bench_page [FILE]
 
-Time from the key or click until the last change of the front or the matrix is painted, for fleets of 50 and 1,000
-clients; and from the address to the first picture. A slider sends its value when the key or the mouse is let go. Most
-of the time is the browser's: the id of a Streamlit chart contains its data, so a figure that changes is drawn anew. The
-floor is the smallest Streamlit page with the same parts. Run it on a quiet machine.
+For fleets of 50 and 1,000 clients: the point dragged along the curve, and a bar painted, in steps of a real mouse. Each
+move's time is from the event to the paint of the first frame that shows it. `answer_ms` is from the release to the
+frame with the core's answers. Run it on a quiet machine.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -19,87 +19,80 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Browser, Page
 
-from tests.app.serving import FRONT, chromium, serve, settled
+from tests.app.serving import ANSWERED, chromium, serve
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json
 from zorba_core.runs.record import environment_of
 
 DEFAULT_FILE = Path("artifacts/benchmarks/page.json")
-CLIENTS, STEPS, SHAPES = (50, 1000), 40, ("Bell", "Two kinds")
-MATRIX = ".st-key-matrix .main-svg"
-SPEND, FLEET = ".st-key-spend input[type=range]", ".st-key-span input[type=range]"
+CLIENTS, STEPS, DRAGS = (50, 1000), 60, 3
+# Waits of the moves, and of the answers after a release, of the component in a page.
 _WATCH = """() => {
-    let begun = null;
-    const painted = new MessageChannel();
-    painted.port1.onmessage = message => { if (message.data === begun) window.wait = performance.now() - begun; };
-    for (const event of ['keydown', 'click']) addEventListener(event, () => {
-        begun = performance.now();
-        window.wait = null;
-    }, true);
-    new MutationObserver(changes => {
-        const since = begun;
-        if (since === null || !changes.some(({ target }) => target.closest('.st-key-front, .st-key-matrix'))) return;
-        requestAnimationFrame(() => painted.port2.postMessage(since));
-    }).observe(document.body, { childList: true, subtree: true });
+    const host = [...document.querySelectorAll('*')].find((each) => each.shadowRoot?.querySelector('.explore'));
+    const root = host.shadowRoot.querySelector('.explore');
+    const waits = (window.waits = { move: [], draw: [], answer: [] });
+    let moved = null, released = null;
+    root.addEventListener('pointermove', (event) => { if (event.buttons) moved ??= event.timeStamp; }, true);
+    root.addEventListener('pointerup', (event) => { released = event.timeStamp; }, true);
+    const paint = new MessageChannel();
+    paint.port1.onmessage = ({ data }) => waits.move.push(performance.now() - data);
+    new MutationObserver(() => {
+        if (moved !== null) { paint.port2.postMessage(moved); moved = null; }
+        if (released !== null && root.dataset.answered) {
+            waits.answer.push(performance.now() - released);
+            released = null;
+        }
+    }).observe(root, { attributes: true, attributeFilter: ['data-frame', 'data-answered'] });
 }"""
 
 
 def main(file: Path) -> None:
-    content: dict[str, Any] = {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0], "cases": {}}
-    with serve(script=Path(__file__).with_name("floor_page.py")) as address, chromium() as browser:
-        for clients in CLIENTS:
-            case: dict[str, Any] = {"first_picture_s": first_picture(browser, address, clients)}
-            case["spend slider"] = percentiles(browser, f"{address}/?clients={clients}", SPEND)
-            content["cases"][f"floor, {clients} clients"] = case
-            print("floor", clients, case, flush=True)
+    content: dict[str, Any] = {"machine": environment_of(Settings()), "what": __doc__.splitlines()[0]}
+    content |= {"load_before": os.getloadavg()[0], "cases": {}}
     with tempfile.TemporaryDirectory() as runs, serve(Path(runs)) as address, chromium() as browser:
-        first_picture(browser, address, 50)  # the server imports on its first page
+        opened(browser, address, 50)[0].context.close()  # the server imports on its first page
         for clients in CLIENTS:
-            case = {"first_picture_s": first_picture(browser, address, clients)}
-            for name, control in (("spend slider", SPEND), ("fleet slider", FLEET), ("shape", "")):
-                case[name] = percentiles(browser, f"{address}/?clients={clients}", control)
+            page, seconds = opened(browser, address, clients)
+            case: dict[str, Any] = {"first_picture_s": seconds}
+            for name, part in (("point", ".point"), ("bars", ".bars")):
+                case[name] = dragged(page, part)
+            page.context.close()
             content["cases"][f"{clients} clients"] = case
             print(clients, case, flush=True)
     write_json(file, content)
 
 
-def first_picture(browser: Browser, address: str, clients: int) -> float:
-    """Seconds from a new browser's address to the front."""
-    page = browser.new_context().new_page()
+def opened(browser: Browser, address: str, clients: int) -> tuple[Page, float]:
+    """A page in a new browser, and the seconds from its address to the first picture."""
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
     started = time.perf_counter()
     page.goto(f"{address}/?clients={clients}")
-    page.wait_for_selector(FRONT)
+    page.wait_for_selector(".explore:not([data-frame='0'])")
     seconds = time.perf_counter() - started
-    page.context.close()
-    return seconds
+    page.wait_for_selector(ANSWERED)
+    return page, seconds
 
 
-def percentiles(browser: Browser, address: str, control: str) -> dict[str, float]:
-    """The median and the 95th percentile of the waits after a control's steps, in a new page."""
-    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-    page.goto(address)
-    settled(page, FRONT)
-    page.wait_for_selector(MATRIX, state="attached")
-    waits_ms = steps(page, control)
-    page.context.close()
-    return {f"p{share}_ms": float(np.percentile(waits_ms, share)) for share in (50, 95)}
-
-
-def steps(page: Page, control: str) -> list[float]:
-    """Milliseconds of each of :data:`STEPS` steps of a slider, or clicks between two shapes."""
+def dragged(page: Page, part: str) -> dict[str, Any]:
+    """Waits in milliseconds of :data:`STEPS` moves, :data:`DRAGS` times to and fro."""
     page.evaluate(_WATCH)
-    waits_ms = []
-    if control:
-        page.locator(control).first.focus()
-    for step in range(STEPS):
-        if control:
-            page.keyboard.press("ArrowRight" if step % 2 == 0 else "ArrowLeft")
-        else:
-            page.get_by_role("radio", name=SHAPES[step % 2], exact=True).click()
-        page.wait_for_function("window.wait")
-        settled(page, FRONT)  # also lets half a second go by
-        waits_ms.append(page.evaluate("window.wait"))
-    return waits_ms
+    box = page.locator(part).bounding_box()
+    left, wide, y = box["x"] + 0.15 * box["width"], 0.6 * box["width"], box["y"] + 0.3 * box["height"]
+    for _ in range(DRAGS):
+        page.mouse.move(left, y)
+        page.mouse.down()
+        for step in [*range(STEPS // 2), *range(STEPS // 2, 0, -1)]:
+            page.mouse.move(left + 2 * wide * step / STEPS, y + step % 9)
+            page.evaluate("() => new Promise(requestAnimationFrame)")  # moves come at the pace of frames
+        page.mouse.up()
+        page.wait_for_timeout(300)
+        page.wait_for_selector(ANSWERED)
+    waits = page.evaluate("window.waits")
+    return {
+        "moves": len(waits["move"]),
+        **{f"p{share}_ms": float(np.percentile(waits["move"], share)) for share in (50, 95, 100)},
+        "answer_ms": waits["answer"],
+    }
 
 
 if __name__ == "__main__":

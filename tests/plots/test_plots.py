@@ -22,7 +22,6 @@ from zorba_core.plots import (
     clients_figure,
     confusion_figure,
     front_figure,
-    histogram_figure,
     learning_curves_figure,
     stairs_figure,
 )
@@ -120,8 +119,7 @@ def test_an_unknown_measure_is_refused_with_the_known_ones():
 
 
 def curve(name, strong=False, **facts):
-    points = np.array([10.0, 20.0]), np.array([1.0, 0.5]), np.array([2, 4])
-    return Stairs(name, *points, 40.0, METHOD_STYLES[name], strong=strong, **facts)
+    return Stairs(name, np.array([10.0, 20.0]), np.array([1.0, 0.5]), METHOD_STYLES[name], strong=strong, **facts)
 
 
 def test_a_method_keeps_its_colour_whatever_else_is_drawn():
@@ -137,30 +135,6 @@ def test_stairs_never_promise_more_than_was_reached():
         "hv",
     ]  # down before a known bound, down at a reached point
     assert tuple(figure.layout.yaxis.range) == pytest.approx((-1, 1))
-
-
-def test_a_point_of_an_exact_method_that_is_not_proven_is_hollow():
-    figure = stairs_figure([curve("exact", strong=True, bound_P=np.array([1.0, 0.4]))], lambda_range=(0.1, 10))
-    assert figure.data[0].marker.symbol == ("circle", "circle-open")
-    assert figure.data[0].customdata[1][3] == 0.4
-
-
-def test_shares_refer_to_the_fleet_of_each_curve():
-    figure = stairs_figure([curve("paper", strong=True)], chosen=(20.0, 0.5), share=True, lambda_range=(0.1, 10))
-    assert list(figure.data[0].x) == [0.25, 0.5]
-    assert list(figure.data[-1].x) == [0.5]
-    assert figure.layout.xaxis.tickformat == ".2~%"  # 1.5% and 2% are two ticks
-
-
-def test_the_histogram_counts_clients_by_the_blocks_that_fit():
-    figure = histogram_figure(np.array([0.4, 1.0, 1.1, 3.0, 9.0]), one_gib=1.0, block_gib=1.0, num_blocks=3)
-    assert [(bar, says[2]) for bar, says in zip(figure.data[0].y, figure.data[0].customdata, strict=True)] == [
-        (1, "too small for one block"),
-        (2, "1 of 3 blocks fit"),
-        (1, "3 of 3 blocks fit"),
-        (1, "3 of 3 blocks fit"),
-    ]
-    assert [note.text for note in figure.layout.annotations] == ["1 block", "all 3"]
 
 
 def contrast(first: str, second: str) -> float:
@@ -193,11 +167,9 @@ def test_figures_are_made_without_plotlys_check_and_pass_it(front):
     drawn = [
         front_figure({"one": front}, knee=True, references=PAPER_SCENARIOS),
         allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib, changed_MN=A_MN),
-        histogram_figure(gib, one_gib=1.0, block_gib=1.0, num_blocks=3),
         stairs_figure(
             [curve("bound", is_bound=True), curve("paper", strong=True)],
-            chosen=(10.0, 1.0),
-            references={"SC1": (15.0, 0.7)},
+            chosen=(10.0, 1.0, "the point"),
             lambda_range=(0.1, 10),
         ),
         learning_curves_figure([run("a", [0.5, 0.9])]),

@@ -32,12 +32,15 @@ from zorba_core.plots.theme import (
 )
 
 # (index in the palette's series, dash) of each method, so that a method always has the same colour.
-METHOD_STYLES = {"paper": (0, "solid"), "exact": (1, "solid"), "two-level": (2, "dashdot"), "bound": (6, "dot")}
+METHOD_STYLES = {
+    "balanced": (0, "solid"),
+    "exact": (1, "solid"),
+    "two-level": (2, "dashdot"),
+    "paper": (4, "dash"),
+    "bound": (6, "dot"),
+}
 OTHER_LOOK = (2, "longdash")  # of a solver from a plugin
 FLEET_STYLES = ((3, "dash"), (4, "dash"), (5, "dash"), (7, "dash"))  # of the fleets in a comparison
-_FEW = 60  # a curve of at most so many points has markers
-# Plotly fades all points but the selected one; here the selection has its own marker.
-_NEVER_DIMMED = {"selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,103 +50,54 @@ class Stairs:
     name: str
     gib_P: NDArray[np.float64]
     lambda_P: NDArray[np.float64]
-    least_P: NDArray[np.int64]
-    """Smallest popularity of a block."""
-    total_gib: float
-    """VRAM of the whole fleet."""
     look: tuple[int, str]
     """Index in the palette's series, and dash."""
     is_bound: bool = False
     strong: bool = False
-    """The curve that the page follows: a wider line, and a click on any point."""
-    bound_P: NDArray[np.float64] | None = None
-    """Of an exact method: no allocation has a lower Λ. Such a curve has no steps, since between its few points the true
-    values lie far below them. A point above its bound is hollow."""
+    """A wider line."""
 
 
 def stairs_figure(
     curves: Sequence[Stairs],
     *,
-    chosen: tuple[float, float] | None = None,
-    references: Mapping[str, tuple[float, float]] | None = None,
+    chosen: tuple[float, float, str] | None = None,
     lambda_range: tuple[float, float],
-    share: bool = False,
     palette: Palette = LIGHT,
     height: int = 360,
 ) -> go.Figure:
-    """Λ on a logarithmic axis of fixed range against the VRAM of all clients. One curve is the strong one.
+    """Λ on a logarithmic axis of fixed range against the VRAM of all clients.
 
     Args:
-        chosen: GiB and Λ of the selected point on the strong curve.
-        references: GiB and Λ of labelled points, for the strong curve's fleet.
+        chosen: GiB, Λ and name of the selected point.
         lambda_range: lowest and highest Λ of the axis.
-        share: show VRAM as a share of each curve's ``total_gib`` instead of GiB.
     """
-    traces: list[Any] = [_curve(curve, share, palette) for curve in curves]
-    scale = next(curve.total_gib for curve in curves if curve.strong) if share else 1.0
-    if references:
-        low, high = lambda_range
-        shown = {name: (gib / scale, value) for name, (gib, value) in references.items() if low <= value <= high}
-        hover = "%{text} of the paper: Λ %{y:.2f}<extra></extra>"
-        look = {"hovertemplate": hover, "showlegend": False, **_NEVER_DIMMED}
-        traces.append(marked_points(list(shown.values()), list(shown), palette, **look))
+    traces: list[Any] = [_curve(curve, palette) for curve in curves]
     if chosen is not None:
-        look = {"hoverinfo": "skip", "showlegend": False, "cliponaxis": False, **_NEVER_DIMMED}
-        traces.append(chosen_point(chosen[0] / scale, chosen[1], palette, **look))
+        *at, name = chosen
+        traces.append(chosen_point(*at, palette, name=name, cliponaxis=False))
     low, high = np.log10(lambda_range)
-    vram = "VRAM used, share of all VRAM" if share else "VRAM used by all clients (GiB)"
     layout = {
         "margin": {"l": 58, "r": 10, "t": 8, "b": 44},
-        "dragmode": False,
         "hovermode": "closest",
-        "clickmode": "event+select",
-        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": palette.paper},
-        "xaxis": axis(vram, 6, tickformat=".2~%" if share else ","),  # no tick twice where the range is narrow
-        "yaxis": log_axis_between("Λ (lower is better)", low, high, standoff=8),
+        "legend": {"x": 1, "xanchor": "right", "y": 1, "yanchor": "top", "bgcolor": palette.paper},
+        "xaxis": axis("VRAM used by all clients (GiB)", 6, tickformat=","),
+        "yaxis": log_axis_between("Λ (a smaller one is a better guarantee)", low, high, standoff=8),
     }
     return styled(traces, palette, height=height, layout=layout)
 
 
-def _curve(curve: Stairs, share: bool, palette: Palette) -> dict[str, Any]:
+def _curve(curve: Stairs, palette: Palette) -> dict[str, Any]:
     place, dash = curve.look
-    color = palette.series[place]
-    shares = curve.gib_P / curve.total_gib
-    words = "no allocation has a smaller Λ" if curve.is_bound else "at least %{customdata[2]} clients train each block"
-    data = [curve.gib_P, shares, curve.least_P]
-    dots, symbol = curve.bound_P is not None, "circle"
-    if curve.bound_P is not None:
-        open_P = curve.bound_P < curve.lambda_P * (1 - 1e-9)
-        symbol = np.where(open_P, "circle-open", "circle").tolist()
-        data.append(curve.bound_P)
-        words += "<br>no allocation has a Λ below %{customdata[3]:.3g}"
-    marked = dots or (len(curve.gib_P) <= _FEW and not curve.is_bound)
-    # Clicks need markers, but not drawn ones: a curve of many points draws one of them, and that is invisible.
-    opacity = {"opacity": 1 if marked else 0}
     # The bound of a point holds for less VRAM too, an allocation for more.
     shape = "vh" if curve.is_bound else "hv"
     return trace(
         "scatter",
-        x=(shares if share else curve.gib_P).tolist(),
+        x=curve.gib_P.tolist(),
         y=curve.lambda_P.tolist(),
-        customdata=np.column_stack(data).tolist(),
-        mode="markers" if dots else "lines+markers" if marked or curve.strong else "lines",
+        mode="lines",
         name=as_text(curve.name),
-        legendrank=place,
-        line={"color": color, "width": 3 if curve.strong else 1.8, "shape": shape, "dash": dash},
-        marker={
-            "size": 9 if dots else 6 if marked else 5,
-            "symbol": symbol,
-            "color": color,
-            "maxdisplayed": 0 if marked else 1,  # 0: all
-            **opacity,
-        },
-        hovertemplate="%{customdata[0]:.1f} GiB (%{customdata[1]:.0%}), Λ %{y:.3g}<br>"
-        + words
-        + "<extra>"
-        + as_text(curve.name)
-        + "</extra>",
-        selected={"marker": opacity},
-        unselected={"marker": opacity},
+        line={"color": palette.series[place], "width": 3 if curve.strong else 1.8, "shape": shape, "dash": dash},
+        hovertemplate="%{x:.1f} GiB, Λ %{y:.3g}<extra>" + as_text(curve.name) + "</extra>",
     )
 
 

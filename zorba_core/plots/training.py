@@ -19,6 +19,7 @@ from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, axi
 if TYPE_CHECKING:
     from zorba_core.runs import Run
 
+AXES = {"round": "rounds", "forward_passes": "forward passes of a client", "seconds": "seconds in rounds"}
 MEASURES = {
     "eval_accuracy": "Accuracy on held-out rows",
     "eval_loss": "Loss on held-out rows",
@@ -34,6 +35,9 @@ def curves_figure(
     curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
     *,
     title: str,
+    bands: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]] | None = None,
+    x_title: str = "rounds",
+    log: bool = False,
     rounds: int | None = None,
     share: bool = False,
     targets: Sequence[float] = (),
@@ -44,16 +48,20 @@ def curves_figure(
 
     Args:
         curves: rounds and values of each curve by its name. NaN is skipped.
+        bands: rounds, lowest and highest values around some of the curves, by the same names.
+        log: a logarithmic axis of the values.
         rounds: the end of the axis; by default the last round of the curves.
         share: show the values in percent.
         targets: values to mark by level lines.
     """
     traces = []
-    hover = ("%{y:.1%}" if share else "%{y:.4f}") + " after %{x} rounds"
+    hover = ("%{y:.1%}" if share else "%{y:.4f}") + f" after %{{x}} {x_title}"
     for index, (name, (round_P, value_P)) in enumerate(curves.items()):
         round_P, value_P = np.asarray(round_P), np.asarray(value_P, float)
         known_P = ~np.isnan(value_P)
         color = palette.series[index % len(palette.series)]
+        if bands and name in bands:
+            traces.append(_band(*bands[name], color))
         traces.append(
             trace(
                 "scatter",
@@ -68,19 +76,25 @@ def curves_figure(
             )
         )
     layout: dict[str, Any] = {
-        "showlegend": len(traces) > 1,
+        "showlegend": len(curves) > 1,
         "hovermode": "closest",
         "dragmode": False,
-        "margin": {"l": 58, "r": 14, "t": 12 + (22 if len(traces) > 1 else 0), "b": 44},
+        "margin": {"l": 58, "r": 14, "t": 12 + (22 if len(curves) > 1 else 0), "b": 44},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "maxheight": 88},
-        "xaxis": axis("rounds", rangemode="tozero"),
-        "yaxis": axis(title, tickformat=".0%" if share else None),
+        "xaxis": axis(x_title, rangemode="tozero"),
+        "yaxis": axis(title, tickformat=".0%" if share else None, **({"type": "log"} if log else {})),
         "shapes": [level(target, color=palette.muted, width=1.2, dash="dot") for target in targets],
         "annotations": [_target_label(target, share, palette) for target in targets],
     }
     if rounds:
         layout["xaxis"]["range"] = [0, rounds]
     return styled(traces, palette, height=height, layout=layout)
+
+
+def _band(x_P: ArrayLike, low_P: ArrayLike, high_P: ArrayLike, color: str) -> dict[str, Any]:
+    x, low, high = (np.asarray(values, float).tolist() for values in (x_P, low_P, high_P))
+    shape = {"x": [*x, *x[::-1]], "y": [*low, *high[::-1]], "fill": "toself", "fillcolor": color, "opacity": 0.18}
+    return trace("scatter", **shape, mode="lines", line={"width": 0}, hoverinfo="skip", showlegend=False)
 
 
 def _target_label(target: float, share: bool, palette: Palette) -> dict[str, Any]:
@@ -90,25 +104,56 @@ def _target_label(target: float, share: bool, palette: Palette) -> dict[str, Any
 
 
 def learning_curves_figure(
-    runs: Sequence[Run], *, measure: str = "eval_accuracy", palette: Palette = LIGHT, height: int = 440
+    runs: Sequence[Run],
+    *,
+    measure: str = "eval_accuracy",
+    x: str = "round",
+    log: bool = False,
+    smooth: int = 1,
+    groups: Mapping[str, Sequence[Run]] | None = None,
+    palette: Palette = LIGHT,
+    height: int = 440,
 ) -> go.Figure:
     """One curve for each run, and for accuracy a level line for each target.
 
+    Args:
+        x: one of :data:`AXES`.
+        smooth: number of evaluations in a moving mean.
+        groups: runs that are drawn together, as their mean with a band from the least to the most.
+
     Raises:
-        InvalidInputError: an unknown measure.
+        InvalidInputError: an unknown measure or axis.
     """
-    if measure not in MEASURES:
-        raise InvalidInputError(f"unknown measure {measure!r}; choose one of {', '.join(MEASURES)}")
+    for what, value, known in (("measure", measure, MEASURES), ("axis", x, AXES)):
+        if value not in known:
+            raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
     is_share = measure == "eval_accuracy"
     targets = sorted({run.request.settings.target for run in runs if run.request.settings.target}) if is_share else ()
+    curves, bands = {}, {}
+    for name, members in (groups or {run.path.name: [run] for run in runs}).items():
+        table = pd.concat([_evaluated(run, measure, x, smooth) for run in members]).groupby("round")
+        at, value = table["x"].mean(), table["value"].agg(["mean", "min", "max"])
+        curves[name] = at, value["mean"]
+        if len(members) > 1:
+            bands[name] = at, value["min"], value["max"]
     return curves_figure(
-        {run.path.name: (run.metrics["round"], run.metrics[measure]) for run in runs},
+        curves,
         title=MEASURES[measure],
+        bands=bands,
+        x_title=AXES[x],
+        log=log,
         share=is_share,
         targets=targets,
         palette=palette,
         height=height,
     )
+
+
+def _evaluated(run: Run, measure: str, x: str, smooth: int) -> pd.DataFrame:
+    """The rounds with a value: ``round``, ``x`` and the moving mean of the measure."""
+    known = run.metrics.dropna(subset=[measure])
+    value = known[measure].rolling(max(1, smooth), min_periods=1).mean()
+    return pd.DataFrame({"round": known["round"], "x": known[x], "value": value})
 
 
 def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette: Palette = LIGHT) -> go.Figure:

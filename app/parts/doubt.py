@@ -1,0 +1,57 @@
+"""What training did: late loss of the stored runs against the Λ of their allocation, from the reproduction's tables."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from app.parts.runs import ROOT
+
+TABLE, CLAIM = ROOT / "artifacts" / "experiments" / "lambda.parquet", "lambda/ranks"
+_LATE = 1 / 3  # share of the rounds that count as late
+_ANSWERS = {"undecided": "cannot tell yet", "reproduced": "yes", "contradicted": "no"}
+
+
+@lru_cache(maxsize=1)
+def measured() -> dict[str, Any]:
+    """Points (Λ, mean late loss over seeds, 95 % interval), and the sentences above and below them. No points where the
+    table is missing.
+
+    Only allocations with the same total of blocks count, since more blocks lower both Λ and the loss.
+    """
+    if not TABLE.is_file():
+        return {"points": [], "title": "", "source": ""}
+    table = pd.read_parquet(TABLE)
+    table = table[(table["role"] == "measure") & (table["placebo_of"] == "") & (table["status"] == "finished")]
+    table = table[table["T"] == table.drop_duplicates("arm")["T"].mode().iloc[0]]
+    late = table[table["round"] > (1 - _LATE) * table["rounds"]]
+    loss = late.groupby(["arm", "seed"])["loss"].mean().groupby("arm").agg(["mean", "sem", "count"])
+    half = loss["sem"] * stats.t.ppf(0.975, loss["count"] - 1)
+    lambda_of = table.drop_duplicates("arm").set_index("arm")["lambda"]
+    points = pd.DataFrame(
+        {"lambda": lambda_of, "loss": loss["mean"], "low": loss["mean"] - half, "high": loss["mean"] + half}
+    )
+    first, seeds = table.iloc[0], table["seed"].nunique()
+    source = (
+        f"{first['base']} on {first['task'].upper().replace('SST2', 'SST-2')}, {first['num_clients']} clients, "
+        f"{len(points)} allocations of {first['T']:.0f} blocks, {seeds} seeds; loss of the last third of "
+        f"{first['rounds']} rounds, 95 % intervals."
+    )
+    return {
+        "points": points[np.isfinite(points).all(axis=1)].to_dict("records"),
+        "title": f"Measured: {_answer()}.",
+        "source": source,
+    }
+
+
+def _answer() -> str:
+    """The verdict of the claim, in words."""
+    claims = json.loads((ROOT / "artifacts" / "claims.json").read_text(encoding="utf-8"))
+    rows = claims["claims"] if isinstance(claims, dict) else claims
+    verdict = next((row["verdict"] for row in rows if row["id"] == CLAIM), "undecided")
+    return _ANSWERS.get(verdict, "cannot tell yet")
