@@ -49,7 +49,7 @@ $(STAMP):
 	touch $@
 
 app: $(STAMP)
-	$(BIN)/python -m app --port $(PORT)
+	$(BIN)/zorba app --port $(PORT)
 
 lab: $(STAMP)
 	$(BIN)/jupyter lab --ip 127.0.0.1 notebooks
