@@ -24,7 +24,7 @@ from mkdocs.structure.pages import Page
 
 LOG = logging.getLogger("mkdocs.hooks")
 ROOT = Path(__file__).resolve().parents[1]
-PLACES = ("*.md", "docs/*.md", "docs/api/*.md", "deploy/*.md", "notebooks/*.md", "zorba_core/**/*.md", "artifacts/**/*.md")
+PLACES = ("*.md", "docs/**/*.md", "deploy/*.md", "notebooks/*.md", "zorba_core/**/*.md", "artifacts/**/*.md")
 PICTURES = ("app/mark.svg", "artifacts/screenshots/*.png")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)]*)?\)")
 _MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$\n]+?)(?<!\s)\$(?![\w$])", re.DOTALL)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--config-file", str(ROOT / "docs/mkdocs.yml"), "-d", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "-f", str(ROOT / "docs/mkdocs.yml"), "-d", str(folder)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
 """The wheel is enough: in an empty folder with an empty home it does what the README shows.
 
-The wheel is built from the source archive, as an installation from there would. It is unpacked without its requirements,
+The wheel is built from the source archive, as an installation from there would. It is unpacked without requirements,
 which this environment has. One process of that folder does everything, since each would load torch again.
 """
 
@@ -63,7 +63,7 @@ for name in pages:
     page.switch_page(f"views/{name}.py").run()
     said["pages"][name] = [page.title[0].value, len(page.exception)]
 files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-said["from the checkout"] = [file for file in files if file.startswith(checkout + "/") and "/site-packages/" not in file]
+said["from the checkout"] = [file for file in files if file.startswith(checkout) and "site-packages" not in file]
 print(json.dumps(said))
 """
 
