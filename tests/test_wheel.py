@@ -136,14 +136,14 @@ def test_nothing_comes_from_the_checkout(said):
 
 
 def test_the_readmes_python_trains_the_small_model(said):
-    assert " -> " in said["readme"].splitlines()[-1]
+    assert " -> " in said["readme"].splitlines()[1]
 
 
 def test_commands_train_federate_and_predict_in_the_folder_runs(said, place):
     names = {json.loads(said[name])["run"] for name in ("train", "federate")}
-    assert {Path(name).parent.resolve() for name in names} == {(place / "work" / "runs").resolve()}
+    assert {(place / "work" / name).parent for name in names} == {place / "work" / "runs"}
     assert {run["run"] for run in json.loads(said["runs"])["runs"]} >= {Path(name).name for name in names}
-    assert json.loads(said["predict"])["prediction"] in ("bad", "good")
+    assert json.loads(said["predict"])["prediction"] in ("negative", "positive")
     assert {path.name for path in (place / "work").iterdir()} == {"runs", "walkthroughs"}
     assert [*(place / "home").iterdir()] == []
 
