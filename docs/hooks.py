@@ -43,11 +43,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A link to a file of the repository that is no page becomes its text: the site has no copy of the source."""
+    """A link to a notebook leads to its page. One to a file that is no page becomes its text: the site has no source."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def keep(link: re.Match) -> str:
         target = posixpath.normpath(posixpath.join(folder, link[2]))
+        if target.endswith(".ipynb"):
+            return f"[{link[1]}]({link[2].removesuffix('.ipynb')}.md)"
         is_source = "://" not in link[2] and files.get_file_from_path(target) is None and (ROOT / target).exists()
         return link[1] if is_source else link[0]
 

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import math
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
