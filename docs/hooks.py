@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A link to a notebook leads to its page. One to a file that is no page becomes its text: the site has no source."""
+    """A link to a notebook leads to its page. One to a file that is no page becomes text: the site has no source."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def keep(link: re.Match) -> str:

@@ -49,8 +49,8 @@ def install_command(extra: str) -> str:
 
 
 def runs_folder() -> Path:
-    """Where new runs go: ``ZORBA_RUNS``; else ``artifacts/runs`` where a checkout is the working directory, and ``runs``
-    anywhere else."""
+    """Where new runs go: ``ZORBA_RUNS``; else ``artifacts/runs`` if the working directory is a checkout, and ``runs`` if
+    not."""
     if named := os.environ.get("ZORBA_RUNS"):
         return Path(named).expanduser()
     return Path("artifacts/runs" if Path("zorba_core/runs").is_dir() else "runs")
