@@ -49,7 +49,7 @@ def install_command(extra: str) -> str:
 
 
 def runs_folder() -> Path:
-    """Where new runs go: ``ZORBA_RUNS``; else ``artifacts/runs`` if the working directory is a checkout, and ``runs`` if
+    """Where new runs go: ``ZORBA_RUNS``; else ``artifacts/runs`` if the working directory is a checkout, ``runs`` if
     not."""
     if named := os.environ.get("ZORBA_RUNS"):
         return Path(named).expanduser()
