@@ -52,7 +52,7 @@ def estimate(
     network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
-    seeds_Q: Sequence[int],
+    seeds_Q: Sequence[int] | np.ndarray,
     directions: Directions,
     *,
     mu: float,
