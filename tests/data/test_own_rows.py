@@ -14,7 +14,7 @@ import pytest
 from zorba_core.data.divide import clients_of, divide, named_clients
 from zorba_core.data.infer import task_for
 from zorba_core.data.load import load
-from zorba_core.data.own_rows import file_clients
+from zorba_core.data.sources import file_clients
 from zorba_core.data.task import Overrides, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 

@@ -88,7 +88,7 @@ def test_a_run_reads_its_file_once_and_again_where_it_has_changed(csv, tiny_opt_
         return lambda *given: (calls.append(1), function(*given))[1]
 
     monkeypatch.setattr(own_rows, "read_table", counted(reads, own_rows.read_table))
-    monkeypatch.setattr(loading, "prepared", counted(prepared, own_rows.prepared))
+    monkeypatch.setattr(own_rows, "prepared", counted(prepared, own_rows.prepared))
     zorba.fine_tune(
         ALLOCATION, data=csv, overrides=zorba.Overrides(client="branch"), model=tiny_opt_folder, settings=SETTINGS,
         force=True, runs_folder=tmp_path / "runs",

@@ -16,7 +16,7 @@ from zorba_core.cli.training_options import AllocationChoice, FolderOptions, Tas
 from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import NATURAL, division_of, named_clients
 from zorba_core.data.load import missing
-from zorba_core.data.own_rows import file_clients, files_of, is_many
+from zorba_core.data.sources import file_clients, files_of, is_many
 from zorba_core.data.task import TASKS, TableRows, Task, table_of
 from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.engine.settings import LARGE_ROUNDS, Settings

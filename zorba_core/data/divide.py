@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from zorba_core.data.load import load
-from zorba_core.data.own_rows import is_many
+from zorba_core.data.sources import is_many
 from zorba_core.data.task import CLIENT, TableRows, Task
 from zorba_core.errors import InvalidInputError, name_some
 

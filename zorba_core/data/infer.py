@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
+from zorba_core.data.cells import check_columns
+from zorba_core.data.labels import label_text, label_texts, with_labels
+from zorba_core.data.own_rows import read_rows
 from zorba_core.data.prompts import words_for
 from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
 from zorba_core.errors import InvalidInputError, in_short, name_some

@@ -115,7 +115,7 @@ class PublishedRows:
         evaluation_splits: official labelled splits; results are reported on the first.
         held_out: without such a split: the part of the training rows to evaluate on, by a hash of the text.
         base_half: the column whose hash puts a training row into the half that trained ``opt-mini``, or ``phrases``
-            (:func:`zorba_core.data.load.phrases_in_base`). Empty: clients have all rows.
+            (:func:`zorba_core.data.split.phrases_in_base`). Empty: clients have all rows.
         official_train_rows: a result on fewer training rows states it.
     """
 

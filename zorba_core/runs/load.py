@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from zorba_core.data.divide import DIRICHLET, NATURAL, clients_of, divide
 from zorba_core.data.encode import encode, encode_counted, suited_length
 from zorba_core.data.load import load
-from zorba_core.data.own_rows import fingerprints, missing_file
+from zorba_core.data.sources import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.blocks import Blocks
