@@ -16,7 +16,7 @@ from zorba_core.cli.training_options import AllocationChoice, FolderOptions, Tas
 from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import NATURAL, division_of, named_clients
 from zorba_core.data.load import missing
-from zorba_core.data.sources import file_clients, files_of, is_many
+from zorba_core.data.sources import files_of
 from zorba_core.data.task import TASKS, TableRows, Task, table_of
 from zorba_core.engine.parts import METHODS, method_facts
 from zorba_core.engine.settings import LARGE_ROUNDS, Settings
@@ -294,9 +294,10 @@ def _nodes(task: Task, division: str, clients: int, model: str) -> list[dict[str
     rows: list[dict[str, str]] = [{}] * clients
     if isinstance(task.rows, TableRows):
         rows = [{"data": task.rows.train}] * clients
-        if division == NATURAL and is_many(task.rows.train) and not task.rows.client and task.rows.test is not None:
-            files = files_of(task.rows.train)
-            files = [file for _, file in sorted(zip(file_clients(files), files, strict=True))]
+        train, test = files_of(task.rows), task.rows.test is not None or files_of(task.rows, "test") is not None
+        is_file_each = bool(train.clients) and len({*train.clients}) == len(train.files)
+        if division == NATURAL and is_file_each and not task.rows.client and test:
+            files = [file for _, file in sorted(zip(train.clients, train.files, strict=True))]
             if len(files) != clients:
                 raise InvalidInputError(f"there are {len(files)} files and {clients} clients; make them agree")
             rows = [{"rows": file} for file in files]

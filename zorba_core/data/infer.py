@@ -21,6 +21,7 @@ from zorba_core.data.cells import check_columns
 from zorba_core.data.labels import label_text, label_texts, with_labels
 from zorba_core.data.own_rows import read_rows
 from zorba_core.data.prompts import words_for
+from zorba_core.data.sources import describe_files, files_of
 from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
 from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
@@ -307,6 +308,8 @@ def inferred_lines(
     """
     rows = task.rows
     yield f"task {task.name}: {len(frame):,} rows{' read' if len(frame) == _MOST_READ else ''}"
+    if files := describe_files(rows):
+        yield f"  files   {files}"
     yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)
     if rows.label:
         counts = Counter(text for text in label_texts(frame, rows.label) if text)
@@ -329,7 +332,7 @@ def inferred_lines(
             f"  note    {rows.label} has few different values, so the model chooses among them; to have it write the "
             f"answer: --answer {rows.label}"
         )
-    if rows.test is None:
+    if rows.test is None and files_of(rows, "test") is None:
         yield _line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None)
 
 

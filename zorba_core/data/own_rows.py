@@ -16,7 +16,7 @@ import pandas as pd
 
 from zorba_core.data.cells import check_columns, refuse_rows, refuse_without_text, texts_of
 from zorba_core.data.labels import label_numbers
-from zorba_core.data.sources import file_clients, files_of, is_many, stamps_of, stamps_of_files
+from zorba_core.data.sources import Files, files_of, stamps_of, stamps_of_files
 from zorba_core.data.split import held_out
 from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError
@@ -34,7 +34,7 @@ def read(task: Task, split: str) -> pd.DataFrame:
         InvalidInputError, MissingDataError: as :func:`read_rows` and :func:`prepared`.
     """
     of_test, stamps = split == task.rows.evaluation_split, stamps_of(task.rows)
-    if task.rows.test is None:
+    if task.rows.test is None and files_of(task.rows, "test") is None:
         frame = _divided(task, stamps)[of_test]
     else:
         frame = _prepared(task, "test" if of_test else "train", stamps)
@@ -65,7 +65,7 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
     Raises:
         InvalidInputError, MissingDataError: as :func:`zorba_core.tables.read_table`.
     """
-    given = getattr(rows, which)
+    given = table if isinstance(table := getattr(rows, which), pd.DataFrame) else files_of(rows, which)
     if given is None:
         raise MissingDataError(
             "these rows were a table in memory, which is not saved with a run: give them again (data=, or --data FILE)"
@@ -73,17 +73,15 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
     if isinstance(given, pd.DataFrame):
         frame = pd.DataFrame({str(name): plain_values(given[name]) for name in given.columns}, dtype=object)
         return frame.assign(**{PLACE: [f"row {number}" for number in range(1, len(frame) + 1)]})
-    files = tuple(files_of(given))
-    return _read_files(files, is_many(given), rows.encoding, stamps_of_files(files)).copy(deep=False)
+    return _read_files(given, rows.encoding, stamps_of_files(given.files)).copy(deep=False)
 
 
 @functools.lru_cache(maxsize=2)
-def _read_files(files: tuple[str, ...], of_clients: bool, encoding: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
+def _read_files(given: Files, encoding: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
     """The rows of all files in one table. ``stamps`` is the key of the cache: it differs if a file has changed."""
-    parts = [_read_file(file, encoding) for file in files]
-    if of_clients:
-        for part, client in zip(parts, file_clients(files), strict=True):
-            part[CLIENT] = client
+    parts = [_read_file(file, encoding) for file in given.files]
+    for part, client in zip(parts, given.clients, strict=False):
+        part[CLIENT] = client
     frame, names = parts[0] if len(parts) == 1 else pd.concat(parts), {}
     for column, of_file in chain.from_iterable(part.attrs["names"].items() for part in parts):
         names[column] = list(dict.fromkeys([*names.get(column, []), *of_file]))
@@ -172,7 +170,8 @@ def labelled_rows(task: Task, table: Table, label: str | None = None, client: st
     own = task.rows if isinstance(task.rows, TableRows) else TableRows(label="label")
     label = None if task.kind == "text" else label or own.label
     rows = TableRows(table, label=label, client=client, label_values=own.label_values, encoding=own.encoding)
-    frame = read_rows(rows)
+    has_test = not isinstance(table, pd.DataFrame) and files_of(rows, "test") is not None
+    frame = read_rows(rows, "test" if has_test else "train")  # of the splits of a data set, the test split
     if len(frame) == 0:
         raise InvalidInputError("there are no rows to evaluate on")
     if client is None and own.client in frame:

@@ -54,9 +54,11 @@ class TableRows:
     """A user's rows: files, or a table in memory.
 
     Args:
-        train: a file; a folder that ``datasets`` saved; a folder or a pattern such as ``clients/*.csv``, each of whose
-            files is one client; or a DataFrame. None: the rows are not available.
-        test: the rows to evaluate on; None: a part of ``train``, by a hash of the text.
+        train: a file; a folder that ``datasets`` saved; a folder or a pattern such as ``clients/*.csv``, whose files
+            are splits, shards or clients (:mod:`zorba_core.data.sources`); or a DataFrame. None: the rows are not
+            available.
+        test: the rows to evaluate on; None: the test split among the files of ``train``, else a part of its rows, by
+            a hash of the text.
         test_fraction: this part.
         label: the column of the label; a task of kind text has none.
         client: the column that names each row's client.
