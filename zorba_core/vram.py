@@ -224,8 +224,17 @@ def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) ->
 
 
 def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
-    """M, H, K, alpha and d of a loaded model. Tied weights are counted once."""
+    """M, H, K, alpha and d of a loaded model. Tied weights are counted once.
+
+    Raises:
+        InvalidInputError: it has no attention, as Mamba and RWKV.
+    """
     sizes = model.config.get_text_config()
+    if not getattr(sizes, "num_attention_heads", None):
+        raise InvalidInputError(
+            f"model {name!r}: a {sizes.model_type} model has no attention heads, and only transformers are trained "
+            "here; give a model with attention, such as facebook/opt-125m"
+        )
     widths = (getattr(sizes, field, None) for field in ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"))
     ffn = next((width for width in widths if width), 4 * sizes.hidden_size)
     return ModelSpec(
