@@ -11,6 +11,7 @@ Shapes: N clients. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from pydantic import Field
 
 from zorba_core.checked import Checked, OneOf
 from zorba_core.errors import InfeasibleError, InvalidInputError, MissingDataError, first_line, in_short, name_some
-from zorba_core.files import read_json
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -192,12 +192,17 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
         )
     name = path.parent.name if path.name == "config.json" else path.stem
     try:
-        config = read_json(path)
+        config = json.loads(path.read_text(encoding="utf-8"), object_hook=_special_float)
     except ValueError:
         raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
     if not isinstance(config, dict):
         raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")
     return spec_from_config(config, name or str(path))
+
+
+def _special_float(value: dict[str, Any]) -> Any:
+    """Infinity as ``transformers`` writes it, which JSON does not have."""
+    return float(value["__float__"]) if value.keys() == {"__float__"} else value
 
 
 def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) -> ModelSpec:
