@@ -16,9 +16,9 @@ from zorba_core.allocation import SOLVERS, Front, Problem, Solution, solve, swee
 from zorba_core.allocation.problem import TotalMode
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
 from zorba_core.checked import Checked, OneOf
-from zorba_core.cli.options import JSON_OPTION, emit, options_of
+from zorba_core.cli.options import JSON_OPTION, emit, note, options_of
 from zorba_core.engine.parts import METHODS, method_facts
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, name_some
 from zorba_core.files import check_target
 from zorba_core.fleet import Fleet
 from zorba_core.vram import GIB, PRESETS, ModelSpec, Workload, model_spec, psi_block_bytes, psi_model_bytes
@@ -88,7 +88,8 @@ class Limits(Checked):
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
-    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50).
+    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50). A few clients that together
+    cannot hold all blocks get more, and a line on stderr says what.
 
     Raises:
         InvalidInputError: both are given.
@@ -97,7 +98,14 @@ def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: 
         raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
     if fleet is not None:
         return Fleet.from_csv(fleet, spec, workload=workload)
-    return Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
+    drawn = Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
+    if (raised := drawn.covering()) is not drawn:
+        note(
+            f"note: the {drawn.num_clients} clients drawn hold {drawn.budget_N.sum()} of {spec.num_blocks} blocks "
+            f"together; they get {name_some([int(budget) for budget in raised.budget_N], 12)} (--fleet or --budgets "
+            "gives others)"
+        )
+    return raised
 
 
 def parse_budgets(text: str) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from zorba_core.cli.allocation import parse_budgets
 from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, note, options_of
 from zorba_core.cli.training_options import AllocationChoice, FolderOptions, TaskOptions
 from zorba_core.data.baselines import of_baselines
@@ -156,7 +157,7 @@ def summary_lines(run: Run) -> list[str]:
         (
             "allocation",
             f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
-            f"effective clients {summary['effective_clients']:.1f}",
+            f"effective clients {summary['effective_clients']:.1f}{_drawn(config)}",
         ),
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (
@@ -188,6 +189,15 @@ def summary_lines(run: Run) -> list[str]:
         *(f"  {what:<{width}}{value}" for what, value in rows),
         *compared,
     ]
+
+
+def _drawn(config: dict[str, Any]) -> str:
+    """The budgets of a fleet that nobody gave."""
+    origin = config["allocation"]
+    if origin.get("fleet") != "uniform":
+        return ""
+    least, most = min(origin["budgets"]), max(origin["budgets"])
+    return f"; budgets drawn: {least} to {most} of {config['num_blocks']} blocks (--budgets or --fleet gives others)"
 
 
 def _by_clients(summary: dict[str, Any]) -> str:
@@ -229,7 +239,8 @@ def federate(
     model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
     spec, chosen_task, settings, find_lr = _suited(task, settings)
     named = named_clients(chosen_task, task.division)
-    if not simulate and not named and (choice.clients, choice.budgets, choice.fleet, choice.allocation) == (None,) * 4:
+    one_for_all = choice.budgets is None or len(parse_budgets(choice.budgets)) == 1
+    if not simulate and not named and one_for_all and (choice.clients, choice.fleet, choice.allocation) == (None,) * 3:
         choice = choice.replace(clients=_FEDERATION_CLIENTS)
     allocation, origin = choice.allocation_for(spec, settings, named)
     division = division_of(chosen_task, task.division)

@@ -177,8 +177,8 @@ class AllocationChoice(Checked):
             )
         if self.budgets is not None:
             budget_N = parse_budgets(self.budgets)
-            if len(budget_N) == 1 and clients is not None:
-                budget_N = np.repeat(budget_N, clients)
+            if len(budget_N) == 1:
+                budget_N = np.repeat(budget_N, clients or len(named) or _default_clients(spec))
             if clients not in (None, len(budget_N)):
                 raise InvalidInputError(
                     f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out"
