@@ -196,7 +196,7 @@ def _check_header(path: Path, frame: pd.DataFrame) -> None:
     """Refuse a file without header: a cell of its first line is also a value of its column, and is a number, or a cell
     of the line is a sentence."""
     repeated = [name for name in frame if name in set(frame[name].str.strip())]
-    numbers = [name for name in repeated if name.replace(".", "").isdigit()]
+    numbers = [name for name in repeated if name.replace(".", "").isdecimal()]
     sentences = [name for name in frame if len(name.split()) >= _MANY_WORDS]
     if numbers or (repeated and sentences):
         raise InvalidInputError(

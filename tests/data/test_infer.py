@@ -36,6 +36,29 @@ def test_label_and_texts_are_told_from_names_and_values():
         assert (task.rows.label, task.text_columns) == (label, text)
 
 
+def test_a_quantity_is_no_label_unless_somebody_names_it(subtests):
+    """Prices, ages and scores; but class numbers of many classes, grades and codes are labels."""
+    for name, values, is_label in [
+        ("target", [63_747 + 97 * n for n in range(120)], False),
+        ("y", [n / 8 for n in range(120)], False),
+        ("rating", [18 + n % 60 for n in range(600)], False),
+        ("price", [18 + n % 60 for n in range(600)], False),
+        ("target", [n % 60 for n in range(600)], True),
+        ("target", [1 + n % 40 for n in range(100)], True),
+        ("category", [100_000 + 7 * (n % 60) for n in range(600)], True),
+        ("stars", [n % 11 / 2 for n in range(120)], True),
+    ]:
+        frame = pd.DataFrame({"text": [f"remark {n} of a kind" for n in range(len(values))], name: values})
+        with subtests.test(name=name, first=values[:3]):
+            if is_label:
+                assert task_for(frame).rows.label == name
+                continue
+            says = rf"column {name} has \d+ different numbers in \d+ rows, .* quantity.* name it \(--label {name}\)"
+            with pytest.raises(InvalidInputError, match=says):
+                task_for(frame)
+            assert task_for(frame, Overrides(label=name)).num_classes == len(set(values))
+
+
 def test_an_answer_of_some_words_is_written():
     for columns, answer in [
         ({"question": REMARKS, "answer": REMARKS}, "answer"),
@@ -112,6 +135,12 @@ def test_other_label_words_of_a_built_in_task_drop_the_prior_of_its_own():
 def test_label_words_differ_and_numbers_are_equally_long(tiny_tokenizer):
     assert words_for(["1", "10", "2"]) == ("01", "10", "02")
     assert words_for(["-1", "0", "1"]) == ("-1", "0", "1")
+    assert words_for(["1", "1.5", "10"]) == ("01.0", "01.5", "10.0")
+    assert words_for(["-0.5", "0.25"]) == ("-0.50", "0.25")
+    assert words_for(["1,5", "2"]) == ("1,5", "2,0")
+    assert words_for(["1", "01"]) == ("1", "01")  # one word would be no choice
+    assert words_for(["①", "②"]) == ("①", "②")
+    assert words_for(["GPT-4.5", "temp -5", "a.b"]) == ("GPT 4.5", "temp -5", "a b")
     assert words_for(["new", "new york", "bug_report"]) == ("new", "york", "bug report")
     assert words_for(["good", "bad"], tiny_tokenizer) == ("good", "bad")
     assert len(set(words_for(["FeatureRequest", "feature-request"]))) == 2

@@ -6,7 +6,8 @@ Shapes: R rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,36 @@ _HALF = re.compile("[\ud800-\udfff]")  # half of a character, from JSON that was
 _NO_VALUE = list | tuple | dict | set | bytes | np.ndarray
 
 
-def check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+def look_of(text: str) -> str:
+    """A label or a header without differences that a person does not see: case, spaces, encodings of an accent."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def as_spelled(frame: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
+    """The frame with these names for columns whose names differ from them only in look: ``Label`` for ``label``."""
+    by_look: dict[str, list[str]] = {}
+    for name in frame.columns:
+        by_look.setdefault(look_of(name), []).append(name)
+    looks = {column: by_look.get(look_of(column), []) for column in columns if column not in frame}
+    names = {there[0]: column for column, there in looks.items() if len(there) == 1 and there[0] not in columns}
+    return frame.rename(columns=names) if names else frame
+
+
+def check_columns(frame: pd.DataFrame, columns: Sequence[str], filled: Iterable[str] = ()) -> None:
     """Refuse rows without one of the columns.
 
+    Args:
+        filled: columns that every file must have.
+
     Raises:
-        InvalidInputError: names the missing column and the existing ones.
+        InvalidInputError: names the missing column and the existing ones, or the file without the column.
     """
+    for column, file in frame.attrs.get("partial", {}).items():
+        if column in filled:
+            raise InvalidInputError(
+                f"{file} has no column {in_short(column)}, which other files have; give it the same header, or leave "
+                "the file out"
+            )
     for column in columns:
         if column not in frame:
             there = [name for name in frame.columns if name not in (PLACE, CLIENT)]

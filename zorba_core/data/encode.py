@@ -45,7 +45,7 @@ def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[in
         short, long = (task.label_words[place] for place in clash)
         raise InvalidInputError(
             f"task {task.name}: for this tokenizer the label word {long!r} begins with the label word {short!r} (or "
-            "equals it) and could never be chosen; choose label words none of which begins with another"
+            "equals it) and could never be chosen; give words of which none begins with another (--label-words)"
         )
     return tokens
 

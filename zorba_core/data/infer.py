@@ -34,6 +34,7 @@ _LABELS = (
     "label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "queue", "department", "type",
     "tag", "emotion", "verdict", "rating", "stars", "priority", "gold_label", "y",
 )  # fmt: skip
+_OF_CLASSES = frozenset(_LABELS) - {"target", "y", "rating", "stars"}
 _CLIENTS = (
     "client", "customer", "user", "author", "hospital", "site", "branch", "office", "device", "region", "source",
 )  # fmt: skip
@@ -56,7 +57,7 @@ _TEXTS = (
     "comment", "tweet", "utterance", "instruction", "input", "query", "prompt", "article", "dialogue", "source",
 )  # fmt: skip
 _NO_TEXT = re.compile(r"(^|[_\W])(id|uid|uuid|idx|index|url|link|date|time|timestamp|email|created|updated)($|[_\W])")
-_MOST_TEXTS = 4
+_MOST_TEXTS, _MOST_GRADES = 4, 20  # different numbers that are grades or numbers of classes
 _LEAST_WORDS = 3  # mean, in a column of text
 _MOST_READ = 5_000  # rows that are read to infer a task
 
@@ -208,12 +209,23 @@ class _Profile:
     rows: int
     words: float  # mean
     number: bool  # all are numbers
+    least: float  # of numbers
+    most: float
+    whole: bool  # all are whole numbers
     text: bool  # all are texts or numbers, not lists or objects
 
     @property
     def is_class(self) -> bool:
         """Whether there are few different values."""
         return self.text and 2 <= self.distinct <= min(MAX_LABELS, max(2, self.rows // 3))
+
+    def is_quantity(self, column: str) -> bool:
+        """Whether the values are numbers to be measured, such as prices, and not numbers of classes."""
+        if not self.number or self.distinct <= _MOST_GRADES:
+            return False
+        in_order = self.least in (0, 1) and self.most - self.least < 1.5 * self.distinct  # classes 0 to C - 1
+        coded = in_order or column.strip().casefold() in _OF_CLASSES
+        return not (self.whole and coded) or 2 * self.distinct > self.rows
 
     @property
     def is_long(self) -> bool:
@@ -226,8 +238,10 @@ def _profile(column: pd.Series) -> _Profile:
     plain = all(isinstance(value, str | int | float | bool) for value in values)
     texts = [label_text(value) for value in values] if plain else []
     words = sum(len(text.split()) for text in texts) / max(1, len(texts))
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object).str.replace(",", "."), errors="coerce").notna().all()
-    return _Profile(len({*texts}), len(values), words, bool(numbers), plain and bool(values))
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object).str.replace(",", "."), errors="coerce").astype(float)
+    number, whole = bool(numbers.notna().all()), bool((numbers % 1 == 0).all())
+    span = (float(numbers.min()), float(numbers.max()))
+    return _Profile(len({*texts}), len(values), words, number, *span, whole, plain and bool(values))
 
 
 def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | None, str | None, list[str]]:
@@ -249,16 +263,24 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
         column: profile for column, profile in profiles.items() if column not in (*overrides.text, overrides.client)
     }
     named = [by_name[name] for name in _LABELS if by_name.get(name) in free]
+    quantities = [column for column in free if profiles[column].is_quantity(column)]
+    if named and {*named} <= {*quantities}:
+        raise _looks_measured(named[0], profiles[named[0]])
+    named = [column for column in named if column not in quantities]
     if named:
         return named[0], None, named[1:]
     classes = [
         column
         for column, profile in free.items()
         if profile.is_class
+        and column not in quantities
         and not profile.is_long
         and not _NO_TEXT.search(column.casefold())
         and not column.casefold().startswith(_CLIENTS)
     ]
+    if not classes and any(profiles[column].is_class for column in quantities):
+        last = [column for column in quantities if profiles[column].is_class][-1]
+        raise _looks_measured(last, profiles[last])
     if not classes:
         raise InvalidInputError(
             f"the column of the label cannot be inferred from {name_some([*profiles], 12)}; name it (--label), or "
@@ -266,6 +288,14 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
         )
     of_text = [column for column in classes if not profiles[column].number] or classes
     return of_text[-1], None, [column for column in classes if column != of_text[-1]]
+
+
+def _looks_measured(column: str, profile: _Profile) -> InvalidInputError:
+    return InvalidInputError(
+        f"column {column} has {profile.distinct:,} different numbers in {profile.rows:,} rows, {profile.least:g} to "
+        f"{profile.most:g}: it looks like a quantity, and a classification chooses among a few kinds; group the "
+        f"numbers in a column of words such as low and high, or if they are kinds, name it (--label {column})"
+    )
 
 
 def _same_as_label(frame: pd.DataFrame, profiles: dict[str, _Profile], label: str) -> list[str]:
@@ -310,6 +340,8 @@ def inferred_lines(
     yield f"task {task.name}: {len(frame):,} rows{' read' if len(frame) == _MOST_READ else ''}"
     if files := describe_files(rows):
         yield f"  files   {files}"
+    if spelled := frame.attrs.get("spelled"):
+        yield f"  columns {name_some(spelled, 3)}"
     yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)
     if rows.label:
         counts = Counter(text for text in label_texts(frame, rows.label) if text)

@@ -6,18 +6,18 @@ Shapes: R rows.
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.cells import refuse_rows, values_of
+from zorba_core.data.cells import look_of, refuse_rows, values_of
 from zorba_core.data.task import MAX_LABELS, PLACE, TableRows, Task
 from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
 
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")  # \d: digits that int() and float() read, not ² or ①
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # a whole number as pandas writes it in a column with missing values
 
 
@@ -26,11 +26,6 @@ def label_text(value: Any) -> str:
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
-
-
-def look_of(text: str) -> str:
-    """A label without differences that a person does not see: case, kinds of spaces, encodings of an accent."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def label_texts(frame: pd.DataFrame, column: str) -> list[str]:
@@ -46,7 +41,7 @@ def label_texts(frame: pd.DataFrame, column: str) -> list[str]:
 
 def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[str, ...]]:
     """Read the labels of the column ``rows.label``: ``rows`` with its ``label_values``, and the labels. They are in the
-    order of the file's own names if it has any; else whole numbers in numeric order; else in alphabetical order.
+    order of the file's own names if it has any; else numbers in numeric order; else in alphabetical order.
 
     Raises:
         InvalidInputError: fewer than two labels, more than :data:`MAX_LABELS`, or two that look alike.
@@ -73,8 +68,8 @@ def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[
                 f"column {column}: the labels {other!a} and {label!a} look alike (the first is in {first}); write them "
                 "the same way, or list both as label_names in a task file"
             )
-    if all(label.lstrip("-").isdigit() for label in labels):
-        labels.sort(key=int)
+    if all(map(_NUMBER.fullmatch, labels)):
+        labels.sort(key=float)
     return replace(rows, label_values=tuple(labels)), tuple(labels)
 
 
@@ -97,7 +92,7 @@ def label_numbers(task: Task, rows: TableRows, frame: pd.DataFrame) -> np.ndarra
         for number, value in enumerate(values)
     }
     known = f"the task's labels are {name_some(task.label_names, 12)}"
-    if not number_of.keys() & {*texts} and all(text.isdigit() for text in texts):
+    if not number_of.keys() & {*texts} and all(text.isdecimal() for text in texts):
         if rows.label_values:
             raise InvalidInputError(
                 f"{frame[PLACE].iloc[0]}: labels are numbers and {known}; write the names, or list the "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -14,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from zorba_core.data.cells import check_columns, refuse_rows, refuse_without_text, texts_of
+from zorba_core.data.cells import as_spelled, check_columns, look_of, refuse_rows, refuse_without_text, texts_of
 from zorba_core.data.labels import label_numbers
 from zorba_core.data.sources import Files, files_of, stamps_of, stamps_of_files
 from zorba_core.data.split import held_out
@@ -82,11 +83,33 @@ def _read_files(given: Files, encoding: str, stamps: tuple[Any, ...]) -> pd.Data
     parts = [_read_file(file, encoding) for file in given.files]
     for part, client in zip(parts, given.clients, strict=False):
         part[CLIENT] = client
+    parts, spelled = _spelled_alike(parts, given.files)
     frame, names = parts[0] if len(parts) == 1 else pd.concat(parts), {}
     for column, of_file in chain.from_iterable(part.attrs["names"].items() for part in parts):
         names[column] = list(dict.fromkeys([*names.get(column, []), *of_file]))
-    frame.attrs = {"names": names}
+    pairs = list(zip(parts, given.files, strict=True))
+    partial = {column: os.path.basename(file) for part, file in pairs for column in {*frame} - {*part}}
+    frame.attrs = {"names": names, "partial": partial, "spelled": spelled}
     return frame.reset_index(drop=True)
+
+
+def _spelled_alike(parts: Sequence[pd.DataFrame], files: Sequence[str]) -> tuple[list[pd.DataFrame], list[str]]:
+    """The tables with the most common spelling of each header, and a phrase for each other one."""
+    counts: dict[str, Counter[str]] = {}
+    for part in parts:
+        for column in part:
+            counts.setdefault(look_of(column), Counter())[column] += 1
+    usual = [count.most_common(1)[0][0] for count in counts.values()]
+    if all(len(count) == 1 for count in counts.values()):
+        return list(parts), []
+    alike = [as_spelled(part, usual) for part in parts]
+    changed = [
+        f"{before} in {os.path.basename(file)} is read as {after}"
+        for part, other, file in zip(parts, alike, files, strict=True)
+        for before, after in zip(part, other, strict=True)
+        if before != after
+    ]
+    return alike, changed
 
 
 def _read_file(file: str, encoding: str) -> pd.DataFrame:
@@ -105,7 +128,10 @@ def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
         InvalidInputError: a column is missing, or a row has no text, label or client; names file and line.
     """
     read = tuple(dict.fromkeys((*task.text_columns, *task.answer_columns)))
-    check_columns(frame, [*read, *(column for column in (rows.label, rows.client) if column)])
+    named = [column for column in (rows.label, rows.client) if column]
+    frame = as_spelled(frame, [*read, *named])
+    one_text = task.text_columns if len(task.text_columns) == 1 else ()
+    check_columns(frame, [*read, *named], filled=[*named, *one_text, *task.answer_columns])
     if "label" in read:
         raise InvalidInputError(
             f"task {task.name}: a column of text is called label, a name reserved for the labels; rename it"
@@ -141,6 +167,7 @@ def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
     frame = read_rows(texts)
     options = task.answer_columns if task.kind == "options" else ()
     columns = list(dict.fromkeys((*task.text_columns, *options)))
+    frame = as_spelled(frame, columns)
     check_columns(frame, columns)
     read = {column: texts_of(frame, column) for column in columns}
     refuse_without_text(frame, read, task.text_columns, "text")

@@ -49,6 +49,19 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
+def checked_table(table: Any) -> Any:
+    """A path or a DataFrame, as it is.
+
+    Raises:
+        InvalidInputError: a table of another form.
+    """
+    if table is None or isinstance(table, str | os.PathLike | pd.DataFrame):
+        return table
+    kind = f"{type(table).__module__}.{type(table).__name__}".removeprefix("builtins.")
+    cure = "its method to_pandas() makes one" if hasattr(table, "to_pandas") else "pandas.DataFrame(rows) makes one"
+    raise InvalidInputError(f"rows in memory are a {kind} in place of a pandas DataFrame; {cure}")
+
+
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class TableRows:
     """A user's rows: files, or a table in memory.
@@ -77,6 +90,11 @@ class TableRows:
 
     splits: ClassVar = (CLIENTS_SPLIT, "validation")
     evaluation_split: ClassVar = "validation"
+
+    @field_validator("train", "test", mode="before")
+    @classmethod
+    def _check_table(cls, table: Any) -> Any:
+        return checked_table(table)
 
     def __post_init__(self) -> None:
         for name in ("train", "test"):
@@ -278,6 +296,11 @@ class Overrides:
     @classmethod
     def _several(cls, text: Any) -> Any:
         return (text,) if isinstance(text, str) else text
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _check_table(cls, table: Any) -> Any:
+        return checked_table(table)
 
 
 # The tasks of this package, one TOML file each, in the order of help and pages.

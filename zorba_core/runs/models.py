@@ -97,10 +97,18 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     parts = name.split("/")
     if len(parts) != 2 or not all(parts) or name.startswith((".", "~")) or folder.suffix == ".json":
         raise InvalidInputError(
-            f"unknown model {name!r}: give {', '.join(BUNDLED)}, a folder that exists, "
-            "or a hub name such as facebook/opt-125m"
+            f"unknown model {name!r}: give {', '.join(BUNDLED)}, a folder that exists (for a run's base model that was "
+            "moved: --model FOLDER), or a hub name such as facebook/opt-125m"
         )
     return name
+
+
+def recorded_model(name_or_path: str | os.PathLike[str]) -> str:
+    """The model as a run's config names it: the absolute path of a local folder, since the run may be used in another
+    working directory; else the name."""
+    name = os.fspath(name_or_path)
+    folder = os.path.expanduser(name)
+    return os.path.abspath(folder) if name not in BUNDLED and name and os.path.isdir(folder) else name
 
 
 def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:

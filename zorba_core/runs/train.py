@@ -39,7 +39,7 @@ from zorba_core.runs.load import (
     with_label_prior,
 )
 from zorba_core.runs.log import Log
-from zorba_core.runs.models import default_model, load_tokenizer
+from zorba_core.runs.models import default_model, load_tokenizer, recorded_model
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.rate import announcement, find_rate
 from zorba_core.runs.record import Callback, Start, begin, complete, memory_errors
@@ -94,7 +94,7 @@ def fine_tune(
         RunError: the run diverged; its folder has the rounds so far and no summary.
     """
     _check_place(runs_folder, name)
-    model = default_model(data is not None, notice) if model is None else model
+    model = default_model(data is not None, notice) if model is None else recorded_model(model)
     task = _task_of(dataset, data, overrides, model, notice)
     find_lr = settings is None if find_lr is None else find_lr
     settings = settings or suited_settings(task, model, {})
