@@ -80,6 +80,15 @@ def test_a_file_that_cannot_be_read_is_one_line_with_the_place_and_the_way_out(t
             assert "\n" not in str(error.value)
 
 
+def test_a_tsv_with_commas_is_read_by_its_header(tmp_path):
+    for content, cells in [
+        ("text,n\na b,1\n", [["a b", "1"]]),
+        ("text\na, b\n", [["a, b"]]),
+        ("a,b\tn\n1,2\t3\n", [["1,2", "3"]]),
+    ]:
+        assert read_table(written(tmp_path, "a.tsv", content)).to_numpy().tolist() == cells
+
+
 def test_a_word_in_the_header_may_be_a_value_of_its_column(tmp_path):
     frame = read_table(written(tmp_path, "a.csv", "message,spam\nbuy this now,spam\nsee you at six,ham\n"))
     assert frame["spam"].tolist() == ["spam", "ham"]

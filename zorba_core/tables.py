@@ -10,10 +10,12 @@ import codecs
 import csv
 import functools
 import io
+import itertools
 import json
 import os
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from zorba_core.files import atomic_path, check_target
 
 _SEPARATORS = (",", ";", "\t", "|")
 _MOST_BYTES = 2**30  # reading a text file takes about four times its size in memory
+_MANY_VALUES = 2_000  # different values of a column; the cells of one with fewer share their strings
 _MANY_WORDS = 4  # in a cell that is no name of a column
 csv.field_size_limit(2**30)  # the default refuses texts of more than 131,072 characters
 
@@ -101,13 +104,18 @@ def text_of_file(path: Path, encoding: str = "utf-8") -> str:
 
 
 def _text_of(path: Path, content: bytes, encoding: str) -> str:
+    return _decoded(path, content, encoding)[0]
+
+
+def _decoded(path: Path, content: bytes, encoding: str) -> tuple[str, str]:
+    """The text without a byte order mark, and its encoding."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     try:
         try:
-            text = content.decode("utf-8-sig")
+            text, used = content.decode("utf-8-sig"), "utf-8-sig"
         except UnicodeDecodeError:
-            text = content.decode(encoding)
+            text, used = content.decode(encoding), encoding
     except LookupError:
         raise InvalidInputError(f"{path}: unknown encoding {encoding!r}; name one such as utf-8 or cp1252") from None
     except UnicodeDecodeError as error:
@@ -122,7 +130,7 @@ def _text_of(path: Path, content: bytes, encoding: str) -> str:
         raise InvalidInputError(f"{path}: the file is empty")
     if "\0" in text:
         raise _binary(path)
-    return text
+    return text, used
 
 
 def _binary(path: Path) -> InvalidInputError:
@@ -130,29 +138,53 @@ def _binary(path: Path) -> InvalidInputError:
 
 
 def _read_csv(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
-    text = _text_of(path, content, encoding)
+    text, encoding = _decoded(path, content, encoding)
+    start = text[: text.find("\n", 2**16) + 1 or len(text)]
     is_separator = text[:4].lower() == "sep="  # Excel's first line
-    separator = text[4:5] if is_separator else "\t" if path.suffix.lower() == ".tsv" else _separator_of(text)
-    records = _records(path, text, separator)[is_separator:]
-    if len(records) < 2:
-        raise InvalidInputError(f"{path}: it has a header and no rows")
-    (line, header), *rows = records
-    if len(header) == 1 < len(rows[0][1]):
-        raise InvalidInputError(
-            f"{path.name}, line {line}: it has 1 cell and line {rows[0][0]} has {len(rows[0][1])}; if line {line} is a "
-            "title above the header, remove it"
-        )
-    for line, cells in rows:
-        if len(cells) != len(header):
-            raise InvalidInputError(
-                f"{path.name}, line {line}: {len(cells)} cell{'s' if len(cells) > 1 else ''} and the header has "
-                f"{len(header)}; put a text with the separator or a line break in double quotes, and write numbers "
-                "with a decimal point"
-            )
-    frame = _frame(path, header, zip(*(cells for _, cells in rows), strict=True), [line for line, _ in rows])
+    separator = text[4:5] if is_separator else _separator_of(start)
+    first = start.strip().partition("\n")[0]
+    if path.suffix.lower() == ".tsv" and not is_separator and ("\t" in first or separator not in first):
+        separator = "\t"
+    del text  # a large file is decoded again in pieces, so that it is not in memory twice
+    header, columns, lines = _columns(path, content, encoding, separator, is_separator)
+    frame = _frame(path, header, columns, lines)
     _check_header(path, frame)
     frame.attrs["separator"] = separator
     return frame
+
+
+def _columns(
+    path: Path, content: bytes, encoding: str, separator: str, is_separator: bool
+) -> tuple[list[str], list[list[str]], Sequence[int]]:
+    """The header, the cells of each column, and the line of each row.
+
+    Raises:
+        InvalidInputError: no rows, or a row has more or fewer cells than the header; names the line.
+    """
+    records = _records(path, content, encoding, separator)
+    if is_separator:
+        next(records)
+    (first, header), (line, cells) = next(records, (0, [])), next(records, (0, []))
+    if not header or not cells:
+        raise InvalidInputError(f"{path}: it has a header and no rows")
+    if len(header) == 1 < len(cells):
+        raise InvalidInputError(
+            f"{path.name}, line {first}: it has 1 cell and line {line} has {len(cells)}; if line {first} is a "
+            "title above the header, remove it"
+        )
+    columns: list[list[str]] = [[] for _ in header]
+    lines, seen = array("q"), [{} for _ in header]
+    for number, row in itertools.chain([(line, cells)], records):
+        if len(row) != len(header):
+            raise InvalidInputError(
+                f"{path.name}, line {number}: {len(row)} cell{'s' if len(row) > 1 else ''} and the header has "
+                f"{len(header)}; put a text with the separator or a line break in double quotes, and write numbers "
+                "with a decimal point"
+            )
+        lines.append(number)
+        for column, known, cell in zip(columns, seen, row, strict=True):
+            column.append(known.setdefault(cell, cell) if len(known) < _MANY_VALUES else cell)
+    return header, columns, np.frombuffer(lines, np.int64)
 
 
 def _separator_of(text: str) -> str:
@@ -165,8 +197,8 @@ def _separator_of(text: str) -> str:
     return max(_SEPARATORS, key=columns)
 
 
-def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """All records that are not empty, each with the line on which it begins.
+def _records(path: Path, content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield all records that are not empty, each with the line on which it begins.
 
     Many programs write quotes in a TSV as plain characters. If reading them as quotes fails or joins lines, and all
     lines have the same number of cells, they are read as plain characters.
@@ -174,28 +206,44 @@ def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]
     Raises:
         InvalidInputError: not CSV; names the line.
     """
-    records, line, problem = [], 1, None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
+    if separator == "\t" and b'"' in content and (plain := _plain_records(path, content, encoding)) is not None:
+        yield from plain
+        return
+    line, problem = 1, ""
+    reader = csv.reader(_lines(content, encoding), delimiter=separator, strict=True, skipinitialspace=True)
     try:
         for cells in reader:
-            records += [(line, cells)] if cells else []
+            if cells:
+                yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
         problem = "a quote is not closed" if "end of data" in str(error) else str(error)
-    if separator == "\t":
-        lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
-        plain = [(number, cells.split("\t")) for number, cells in lines if cells]
-        if len({len(cells) for _, cells in plain}) == 1 < len(plain[0][1]) and (problem or len(plain) != len(records)):
-            return plain
     if problem:
         raise InvalidInputError(f"{path.name}, line {line}: not CSV ({problem}); double every quote within quotes")
-    return records
+
+
+def _lines(content: bytes, encoding: str) -> Iterator[str]:
+    return io.TextIOWrapper(io.BytesIO(content), encoding, newline="")
+
+
+def _plain_records(path: Path, content: bytes, encoding: str) -> list[tuple[int, list[str]]] | None:
+    """The records of a TSV whose quotes are plain characters; None if they are quotes."""
+    text = _text_of(path, content, encoding)
+    lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
+    plain = [(number, cells.split("\t")) for number, cells in lines if cells]
+    if len({len(cells) for _, cells in plain}) > 1 or len(plain[0][1]) == 1:
+        return None
+    reader = csv.reader(_lines(content, encoding), delimiter="\t", strict=True, skipinitialspace=True)
+    try:
+        return None if sum(map(bool, reader)) == len(plain) else plain
+    except csv.Error:
+        return plain
 
 
 def _check_header(path: Path, frame: pd.DataFrame) -> None:
     """Refuse a file without header: a cell of its first line is also a value of its column, and is a number, or a cell
     of the line is a sentence."""
-    repeated = [name for name in frame if name in set(frame[name].str.strip())]
+    repeated = [name for name in frame if name in map(str.strip, frame[name])]
     numbers = [name for name in repeated if name.replace(".", "").isdecimal()]
     sentences = [name for name in frame if len(name.split()) >= _MANY_WORDS]
     if numbers or (repeated and sentences):
@@ -206,8 +254,9 @@ def _check_header(path: Path, frame: pd.DataFrame) -> None:
 
 
 def _read_json_lines(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
-    objects = []
-    for number, line in enumerate(_text_of(path, content, encoding).split("\n"), start=1):
+    objects: list[tuple[int, Any]] = []
+    encoding = _decoded(path, content, encoding)[1]
+    for number, line in enumerate(io.TextIOWrapper(io.BytesIO(content), encoding, newline="\n"), start=1):
         if line.strip():
             try:
                 objects.append((number, json.loads(line)))
@@ -307,7 +356,9 @@ def _frame(path: Path, header: Sequence[str], columns: Iterable[Iterable[Any]], 
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidInputError(f"{path.name}: two columns are called {in_short(twice[0])}; give each its own name")
-    data = {name: list(column) for name, column in zip(names, columns, strict=True)}
+    data = {
+        name: column if isinstance(column, list) else list(column) for name, column in zip(names, columns, strict=True)
+    }
     return pd.DataFrame(data, index=pd.Index(index, name="row"), dtype=object)
 
 

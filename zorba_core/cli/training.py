@@ -117,7 +117,10 @@ def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, 
     chosen = task.task()
     if message := missing(chosen):
         raise MissingDataError(message)
-    return spec, chosen, suited_settings(chosen, task.model, given), find_lr
+    settings = suited_settings(chosen, task.model, given)
+    if settings.eval_rows is not None and given.get("eval_rows") is None:
+        note(f"  tested  on {settings.eval_rows:,} of the test rows, chosen at random   [default; --eval-rows]")
+    return spec, chosen, settings, find_lr
 
 
 def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
@@ -147,12 +150,14 @@ def summary_lines(run: Run) -> list[str]:
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data.get("note") else ""
+    seen = data.get("evaluation_rows_in_train")
     metric = str(data.get("metric", "accuracy")).replace("_", " ")
     rows = [
         (
             f"{metric}, {data.get('evaluation_split', '-')} ({data.get('evaluation_rows', '-')} rows)",
             f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
-            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
+            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}"
+            + (f"; {seen:,} of these rows are training rows too" if seen else ""),
         ),
         (
             "allocation",
@@ -421,7 +426,7 @@ def _task_lines(facts: dict[str, Any]) -> list[str]:
     if facts["clients"]:
         lines.append("clients: " + ", ".join(f"{name} {count}" for name, count in [*facts["clients"].items()][:20]))
     if scores := facts["baselines"]:
-        lines.append(f"accuracy on the test rows {of_baselines(scores)}")
+        lines.append(f"accuracy on {facts['baseline_rows']:,} test rows {of_baselines(scores)}")
     return lines + ([f"advice: {sentence}" for sentence in facts["advice"]] or ["advice: none, all is well"])
 
 

@@ -65,7 +65,8 @@ def texts_of(frame: pd.DataFrame, column: str) -> list[str]:
     """
     values = values_of(frame, column, "a text", "name another column")
     texts = ["" if is_empty(value) else str(value) for value in values]
-    refuse_rows(frame, [*map(_HALF.search, texts)], f"column {column} has half of a character", "remove it")
+    if any(map(_HALF.search, texts)):
+        refuse_rows(frame, [*map(_HALF.search, texts)], f"column {column} has half of a character", "remove it")
     return texts
 
 
@@ -76,7 +77,7 @@ def values_of(frame: pd.DataFrame, column: str, expected: str, cure: str) -> lis
         InvalidInputError: one is a list, an object or bytes in place of ``expected``.
     """
     values = frame[column].tolist()
-    invalid = [value for value in values if isinstance(value, _NO_VALUE)]
+    invalid = [value for value in values if not isinstance(value, str) and isinstance(value, _NO_VALUE)]
     if invalid:
         first = invalid[0][0] if isinstance(invalid[0], list) and invalid[0] else None
         if isinstance(first, dict) and "content" in first:
@@ -95,7 +96,7 @@ def refuse_without_text(
         InvalidInputError: names the places of such rows.
     """
     if columns:
-        empty_R = [not "".join(parts).strip() for parts in zip(*(texts[column] for column in columns), strict=True)]
+        empty_R = [not any(map(str.strip, parts)) for parts in zip(*(texts[column] for column in columns), strict=True)]
         refuse_rows(frame, empty_R, f"no {what} in {' or '.join(columns)}", "remove such rows, or fill them in")
 
 
@@ -111,7 +112,7 @@ def refuse_rows(
     Raises:
         InvalidInputError: a row is wrong; names the places of the first ones.
     """
-    places = [where for where, wrong in zip(frame[PLACE], wrong_R, strict=True) if wrong]
-    if places:
+    if any(wrong_R):
+        places = frame[PLACE][np.array([*map(bool, wrong_R)])].tolist()
         more = f" ({len(places)} such rows: {name_some(places[1:], 3)})" if len(places) > 1 else ""
         raise InvalidInputError(f"{places[0]}: {what}{more}; {cure}")

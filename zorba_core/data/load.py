@@ -20,6 +20,8 @@ from zorba_core.data.sources import missing_file
 from zorba_core.data.task import CLIENTS_SPLIT, MadeRows, TableRows, Task, get_task
 from zorba_core.errors import InvalidInputError
 
+MOST_TESTED = 5_000  # of a user's test rows, by default
+
 
 def load(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
     """The rows of a split, with the columns ``task.columns``; ``label`` is int64. A user's rows also have PLACE, and

@@ -14,6 +14,8 @@ from itertools import chain
 from typing import Any
 
 import pandas as pd
+import pyarrow
+import pyarrow.compute
 
 from zorba_core.data.cells import as_spelled, check_columns, look_of, refuse_rows, refuse_without_text, texts_of
 from zorba_core.data.labels import label_numbers
@@ -73,7 +75,7 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
         )
     if isinstance(given, pd.DataFrame):
         frame = pd.DataFrame({str(name): plain_values(given[name]) for name in given.columns}, dtype=object)
-        return frame.assign(**{PLACE: [f"row {number}" for number in range(1, len(frame) + 1)]})
+        return frame.assign(**{PLACE: _places("row ", pd.RangeIndex(1, len(frame) + 1))})
     return _read_files(given, rows.encoding, stamps_of_files(given.files)).copy(deep=False)
 
 
@@ -117,8 +119,13 @@ def _read_file(file: str, encoding: str) -> pd.DataFrame:
     for column, names in frame.attrs.setdefault("names", {}).items():
         name_of = {-1: None, **dict(enumerate(names))}  # in datasets -1 means no label
         frame[column] = [name_of.get(value, value) if isinstance(value, int) else value for value in frame[column]]
-    before = place(file, "")
-    return frame.assign(**{PLACE: [f"{before}{index}" for index in frame.index]})
+    return frame.assign(**{PLACE: _places(place(file, ""), frame.index)})
+
+
+def _places(before: str, numbers: pd.Index) -> pd.api.extensions.ExtensionArray:
+    """The place of each row, in Arrow's compact form: a string each would take as much memory as the texts."""
+    written = pyarrow.compute.cast(pyarrow.array(numbers), pyarrow.string())
+    return pd.array(pyarrow.compute.binary_join_element_wise(before, written, ""), dtype="string[pyarrow]")
 
 
 def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
@@ -148,7 +155,9 @@ def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
         columns[CLIENT] = [str(value).strip() for value in frame[rows.client]]
     elif CLIENT in frame:
         columns[CLIENT] = frame[CLIENT].tolist()
-    return pd.DataFrame({**columns, PLACE: frame[PLACE].tolist()})
+    # As objects, the cells of all tables share their strings; pandas' own type of text would copy them.
+    made = {name: values if name == "label" else pd.Series(values, dtype=object) for name, values in columns.items()}
+    return pd.DataFrame({**made, PLACE: frame[PLACE].array})
 
 
 def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:

@@ -28,22 +28,27 @@ def held_out(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
         InvalidInputError: there are no rows for the test, or none for training.
     """
     texts = ["\x1f".join(parts) for parts in zip(*(frame[column] for column in task.text_columns), strict=True)]
-    plain = [" ".join(text.casefold().split()) for text in texts]
-    digests = [hashlib.sha256(text.encode()).digest() for text in plain]
-    in_test_R = np.array([int.from_bytes(digest[:8], "big") < int(fraction * 2**64) for digest in digests])
+    limit = int(fraction * 2**64)
+    digests = (hashlib.sha256(_plain(text).encode()).digest()[:8] for text in texts)
+    in_test_R = np.array([int.from_bytes(digest, "big") < limit for digest in digests])
     for column in ("label", CLIENT):
         if column in frame:
             lost_R = ~frame[column].isin(set(frame[column][~in_test_R])).to_numpy()
-            taken_back = {text for text, lost in zip(texts, lost_R, strict=True) if lost}
-            in_test_R &= np.array([text not in taken_back for text in texts])
+            if taken_back := {text for text, lost in zip(texts, lost_R, strict=True) if lost}:
+                in_test_R &= np.array([text not in taken_back for text in texts])
     if not in_test_R.any() or in_test_R.all():
         side = "train" if in_test_R.any() else "test"
+        different = len({*map(_plain, texts)})
         raise InvalidInputError(
-            f"task {task.name}: none of {len(frame)} rows is left to {side} on: they have {len({*plain})} different "
+            f"task {task.name}: none of {len(frame)} rows is left to {side} on: they have {different} different "
             f"texts in {' and '.join(task.text_columns)}, equal texts stay on one side, and each label and client "
             "needs a text to train on; give more rows, or rows to test on with --test FILE"
         )
     return in_test_R
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def in_base(train: pd.DataFrame, by: str) -> list[bool]:

@@ -34,6 +34,11 @@ def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
     return np.sort(stream("evaluation-rows", seed).choice(num_rows, size=most, replace=False))
 
 
+def spread(num_rows: int, most: int) -> np.ndarray:
+    """Indices of at most ``most`` rows at equal distances, sorted."""
+    return np.unique(np.linspace(0, num_rows - 1, most).round().astype(int))
+
+
 @torch.no_grad()
 def evaluate(network: Blocks, rows: Rows, precision: str = "highest") -> Evaluation:
     """Accuracy and loss of the network, every block with its weights, with products of this precision."""
@@ -67,7 +72,7 @@ def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarr
     Args:
         rows: examples with the same label words.
     """
-    chosen = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
+    chosen = spread(len(rows), most)
     plain = replace(rows.rows(chosen), prior_C=rows.prior_C[:0])
     return label_log_probabilities(network, plain).mean(axis=0)
 

@@ -215,11 +215,18 @@ def _check_settings(
 
 
 def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
-    """A warning for each kind of text that ``seq_len`` cuts."""
+    """A warning for test rows that are training rows, and for each kind of text that ``seq_len`` cuts."""
     lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
-    return [
-        f"{facts[name]:,} of {facts['train_rows']:,} rows are longer than seq_len {seq_len} and lose the end of "
-        f"{what}; a larger seq_len keeps it"
+    lines = []
+    if repeated := facts.get("evaluation_rows_in_train"):
+        lines.append(
+            f"{repeated:,} of {facts['evaluation_rows']:,} test rows are training rows too: their accuracy says little "
+            "of new texts; remove them from one file"
+        )
+    of = f"{facts.get('cuts_of', facts['train_rows']):,} rows"
+    return lines + [
+        f"{facts[name]:,} of {of} are longer than seq_len {seq_len} and lose the end of {what}; a larger seq_len "
+        "keeps it"
         for name, what in lost.items()
         if facts.get(name)
     ]
