@@ -114,10 +114,11 @@ def test_test_rows_that_are_training_rows_are_counted_in_the_run_and_on_its_card
     lines: list[str] = []
     rows = reviews()
     run = tuned(csv, tiny_opt_folder, tmp_path, overrides=zorba.Overrides(test=rows.head(20)), notice=lines.append)
-    assert run.environment["data"]["evaluation_rows_in_train"] == 20
-    assert any(line.startswith("20 of 20 test rows are training rows too: their accuracy says") for line in lines)
+    facts = run.environment["data"]
+    assert facts["evaluation_rows_in_train"] == facts["evaluation_rows"] == 8
+    assert any(line.startswith("8 of 8 test rows are training rows too: their accuracy says") for line in lines)
     card = (run.export(tmp_path / "seen") / "README.md").read_text()
-    assert "on 20 rows of reviews (validation), 20 of which are training rows too:" in card
+    assert "on 8 rows of reviews (validation), 8 of which are training rows too:" in card
     new = tuned(csv, tiny_opt_folder, tmp_path)
     assert "which no client trained on" in (new.export(tmp_path / "new") / "README.md").read_text()
 
