@@ -85,7 +85,7 @@ notebooks: $(STAMP)
 	$(BIN)/python notebooks/_execute.py
 
 claims: $(STAMP)
-	$(BIN)/zorba reproduce claims
+	$(BIN)/python -m notebooks.reproduction claims
 
 screenshots: $(STAMP)
 	$(BIN)/python -m tests.app.screenshots

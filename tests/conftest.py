@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,13 +80,26 @@ def root() -> Path:
 
 
 @pytest.fixture
-def example_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Method, estimator and task of tests/plugin_example are registered in this process while the test runs."""
-    from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
-    from zorba_core.data.task import TASKS
-    from zorba_core.engine.parts import ESTIMATORS, METHODS
+def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Returns the lines that the package has logged since the last call."""
+    caplog.set_level(logging.INFO, "zorba_core")
 
-    for registry, part in ((METHODS, MOMENTUM), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
+    def lines() -> list[str]:
+        taken = [record.getMessage() for record in caplog.records if record.name.startswith("zorba_core")]
+        caplog.clear()
+        return taken
+
+    return lines
+
+
+@pytest.fixture
+def example_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of tests/plugin_example are registered in this process while the test runs."""
+    from tests.plugin_example.zorba_example import CENTRAL, MIDWAY, MOMENTUM, TICKETS
+    from zorba_core.data.task import TASKS
+    from zorba_core.engine.parts import AVERAGES, ESTIMATORS, METHODS
+
+    for registry, part in ((METHODS, MOMENTUM), (AVERAGES, MIDWAY), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
         monkeypatch.setattr(registry, "_parts", dict(registry))
         registry.register(part)
 

@@ -68,7 +68,7 @@ def test_a_changed_copy_is_checked_again():
 def test_a_field_says_its_type_its_choices_and_its_help():
     fields = Oven.model_fields
     assert help_of(fields["degrees"]) == "Heat, H."
-    assert help_of(fields["mode"]) == "How: fan: moving air; grill: from above."
+    assert help_of(fields["mode"]) == "How: fan: moving air\n\ngrill: from above."
     assert help_of(fields["door"]) == "open or shut."
     assert kind_of(fields["minutes"]) == (int, True)
     assert kind_of(fields["door"]) == (str, False)

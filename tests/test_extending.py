@@ -8,9 +8,9 @@ import pytest
 
 from zorba_core.allocation import SOLVERS
 from zorba_core.data.task import TASKS
-from zorba_core.engine.parts import ESTIMATORS, METHODS
+from zorba_core.engine.parts import AVERAGES, ESTIMATORS, METHODS
 
-ADDED = {"cyclic": SOLVERS, "momentum": METHODS, "central": ESTIMATORS, "tickets": TASKS}
+ADDED = {"cyclic": SOLVERS, "momentum": METHODS, "midway": AVERAGES, "central": ESTIMATORS, "tickets": TASKS}
 
 
 @pytest.fixture

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 
+import pytest
+
 import zorba_core
+from zorba_core import allocation, engine, plots, runs
 
 WITHOUT_TORCH = ", ".join(
     [
@@ -18,7 +22,6 @@ WITHOUT_TORCH = ", ".join(
         "zorba_core.runs",
         "zorba_core.cli",
         "zorba_core.federation.options",
-        "zorba_core.study.counts",
     ]
 )
 
@@ -33,6 +36,23 @@ def test_allocating_blocks_and_assembling_the_command_load_neither_torch_nor_plo
     assert done.stdout.strip() == "[]"
 
 
+def test_importing_changes_nothing_outside_of_the_package():
+    code = (
+        "import gc, os, signal; "
+        "state = lambda: (dict(os.environ), gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), "
+        "signal.getsignal(signal.SIGINT)); "
+        f"before = state(); import {WITHOUT_TORCH}; zorba_core.Fleet; zorba_core.solve; assert state() == before"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_every_public_name_can_be_had():
     for name in zorba_core.__all__:
         assert getattr(zorba_core, name) is not None
+
+
+@pytest.mark.parametrize("package", [zorba_core, allocation, engine, plots, runs], ids=lambda each: each.__name__)
+def test_no_name_that_a_package_offers_is_also_its_module(package):
+    """``import zorba_core.allocation.front as front`` would bring the function."""
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert modules & set(package.__all__) == set()

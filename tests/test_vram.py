@@ -1,4 +1,4 @@
-"""The VRAM model, and the budgets that follow from it. Table II is in ``tests/study/test_counts.py``."""
+"""The VRAM model, and the budgets that follow from it. Table II is in ``tests/reproduction/test_counts.py``."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ neither torch nor plotly.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from zorba_core.lazy import names_on_demand
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     from zorba_core.runs import list_runs, read_run
     from zorba_core.runs.train import fine_tune
     from zorba_core.vram import GIB, Workload, model_spec
-
-# torch's threads sleep while they wait for each other. By default they spin, which makes two threads on a busy machine
-# three times slower. torch reads this variable when it is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOME = {  # in the order of use: a fleet, an allocation, a run
     "Fleet": "fleet",

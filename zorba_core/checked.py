@@ -70,7 +70,7 @@ def _sentence(problem: ErrorDetails) -> str:
         remedy = str(context["error"])
     else:
         remedy = _KINDS.get(kind.partition("_")[0], problem["msg"])
-    name = ".".join(map(str, problem["loc"]))
+    name = str(problem["loc"][0]) if problem["loc"] else ""  # the rest names the alternatives of a union
     if kind == "missing":
         return f"{name} is missing; {remedy}"
     value = problem["input"]
@@ -81,7 +81,8 @@ def _sentence(problem: ErrorDetails) -> str:
 class OneOf:
     """Metadata of a text field: its allowed names. ``names`` is called at each check, since a registry can grow.
 
-    ``{choices}`` in the field's docstring is replaced by the names, and by their meanings if ``names()`` is a mapping.
+    ``{choices}`` in the field's docstring is replaced by the names; if ``names()`` is a mapping, by a paragraph for
+    each name with its meaning.
     """
 
     names: Callable[[], Iterable[str]]
@@ -96,9 +97,10 @@ class OneOf:
 
 
 def kind_of(field: FieldInfo) -> tuple[type, bool]:
-    """The type of a field's values (``str`` for a ``Literal``), and whether None is allowed."""
+    """The type of a field's values (``str`` for a ``Literal``, and for a number or a word), and whether None is
+    allowed."""
     kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
-    kind = str if get_origin(kinds[0]) is Literal else kinds[0]
+    kind = str if any(get_origin(each) is Literal for each in kinds) else kinds[0]
     return kind, NoneType in kinds
 
 
@@ -108,10 +110,10 @@ def choices_of(field: FieldInfo) -> Mapping[str, str]:
         if isinstance(part, OneOf):
             names = part.names()
             return names if isinstance(names, Mapping) else dict.fromkeys(names, "")
-    for kind in (field.annotation, *get_args(field.annotation)):
-        if get_origin(kind) is Literal:
-            return dict.fromkeys(get_args(kind), "")
-    return {}
+    kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
+    literals = [kind for kind in kinds if get_origin(kind) is Literal]
+    only = literals and all(kind is NoneType or kind in literals for kind in kinds)
+    return dict.fromkeys(get_args(literals[0]), "") if only else {}
 
 
 def help_of(field: FieldInfo) -> str:
@@ -121,6 +123,6 @@ def help_of(field: FieldInfo) -> str:
         return text
     choices = choices_of(field)
     if any(choices.values()):
-        return text.replace("{choices}", "; ".join(f"{name}: {meaning}" for name, meaning in choices.items()))
+        return text.replace("{choices}", "\n\n".join(f"{name}: {meaning}" for name, meaning in choices.items()))
     *others, last = choices
     return text.replace("{choices}", f"{', '.join(others)} or {last}" if others else last)

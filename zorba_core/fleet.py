@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from zorba_core import show
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.vram import (
     GIB,
@@ -45,6 +46,7 @@ from zorba_core.vram import (
 
 NAME_COLUMNS, SIZE_COLUMNS = ("client", "name", "gpu"), ("vram_gib", "vram", "gib", "memory_gib")
 COUNT_COLUMN = "clients"
+_MOST_BARS = 60  # of the histogram in a notebook
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ MIXES: Mapping[str, Mix] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fleet:
     """N named clients, the VRAM that each may use (psi_max,n) in bytes, and the model and workload of their training.
 
@@ -92,6 +94,20 @@ class Fleet:
             )
         capacity.setflags(write=False)
         object.__setattr__(self, "capacity_N_bytes", capacity)
+
+    def __repr__(self) -> str:
+        N, M, gib_N, whole_N = self.num_clients, self.num_blocks, self.capacity_N_gib, self.affordable_N()
+        small = int((whole_N < 1).sum())
+        return (
+            f"Fleet({self.model.name}: {N} client{'' if N == 1 else 's'}, {gib_N.min():.3g} to {gib_N.max():.3g} GiB, "
+            f"room for {whole_N.clip(0, M).sum()} of {M * N} blocks{f', {small} too small for one' if small else ''})"
+        )
+
+    def _repr_html_(self) -> str:
+        """In a notebook: how many clients have room for 0 to M blocks."""
+        whole_N = self.affordable_N().clip(0, self.num_blocks)
+        count_B, _ = np.histogram(whole_N, min(self.num_blocks + 1, _MOST_BARS), (-0.5, self.num_blocks + 0.5))
+        return show.card(repr(self), show.histogram(count_B, "0", str(self.num_blocks), "blocks that fit on a client"))
 
     @classmethod
     def uniform(

@@ -15,8 +15,7 @@ def names_on_demand(package: str, home: Mapping[str, str]) -> tuple[Callable[[st
     def load(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with without_collection():
-            return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
 
     def listed() -> list[str]:
         return sorted({*vars(importlib.import_module(package)), *home})

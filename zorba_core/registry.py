@@ -101,7 +101,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
             except (Exception, SystemExit) as error:  # importing another package can fail in any way
                 reason = " ".join(str(error).split()) or type(error).__name__
                 package = f" of {entry.dist.name}" if entry.dist else ""
-                logging.getLogger("zorba").warning(
+                logging.getLogger(__name__).warning(
                     "zorba: plugin %s%s (%s, %s) is skipped: %s", entry.name, package, entry.group, entry.value, reason
                 )
 

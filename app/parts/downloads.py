@@ -63,7 +63,7 @@ import zorba_core as zorba
 workload = zorba.Workload(batch_size={scenario.batch}, seq_len={scenario.length}, dtype="{scenario.precision}")
 clients = pd.DataFrame({{"vram_gib": {gib}}})
 fleet = zorba.Fleet.from_frame(clients, "{scenario.model}", workload=workload)
-front = zorba.front(fleet, points=1000, tau_mode="vector", seed={scenario.seed})
+front = zorba.front(fleet, points={fleets.POINTS}, tau_mode="vector", seed={scenario.seed})
 print(front.query("on_front").sort_values("vram_ratio").to_string())
 ''' + (
         ""

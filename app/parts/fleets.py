@@ -25,7 +25,7 @@ from zorba_core.allocation import (
     sweep,
     water_filled_bound,
 )
-from zorba_core.allocation.front import sweep_totals
+from zorba_core.allocation.fronts import sweep_totals
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.fleet import Fleet
 from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes, psi_model_bytes
@@ -33,7 +33,7 @@ from zorba_core.vram import GIB, PRESETS, Workload, model_spec, psi_block_bytes,
 if TYPE_CHECKING:
     from app.scenario import Scenario
 
-_POINTS = 1000  # reductions of a sweep by the paper's method
+POINTS = 200  # reductions of a sweep by the paper's method
 _SHOWN = 120  # points of a curve, at most
 _TOTALS = {"two-level": 60, "exact": 12}  # points of a curve over limits on the total
 MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list; a figure of more clients takes seconds
@@ -270,7 +270,7 @@ class Study:
         seed = self.scenario.seed
         solutions: list[Solution] = []
         if method == "paper":
-            front = sweep(self.fleet, _POINTS, "balanced", tau_mode="vector", seed=seed)
+            front = sweep(self.fleet, POINTS, "balanced", tau_mode="vector", seed=seed)
         else:
             options = {"time_limit": _SECONDS.get(method, 1.0), "seed": seed, "on_solution": solutions.append}
             least, most = max(self.needs.num_blocks, len(self.gib_N)), int(self.budget_N.sum())

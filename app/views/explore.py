@@ -12,7 +12,7 @@ from app.parts.shape import checked, compared_fleets, controls, widget
 from app.scenario import Scenario, begin, current, end, store, stored, update
 
 METHOD_HELP = (
-    "Λ for each VRAM that the clients may use together. **Paper's method**: Algorithm 2, a sweep of 1,000 VRAM "
+    "Λ for each VRAM that the clients may use together. **Paper's method**: Algorithm 2, a sweep of 200 VRAM "
     "reductions. **Lower bound**: no allocation does better. **Exact**: the lowest Λ, at 12 points; a hollow one is "
     "not proven: a quarter of a second was too short. **Two-level**: one of the heuristics."
 )

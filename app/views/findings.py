@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pandas as pd
 import streamlit as st
 
 from app.parts import runs, ui
-from zorba_core.study.claims import FILE, Row, read_claims, with_symbols
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import read_json
 
+FILE = runs.ROOT / "artifacts/claims.json"
+COLUMNS = ("id", "where", "says", "measured", "verdict", "note", "decided_by")
 # By the claim's id, the result in plain words.
 SENTENCES = {
     "fig-1/linear": "The memory saving is not there: a forward pass frees each block's tensors, so activations take "
@@ -30,9 +31,9 @@ KINDS = {"Tables": r"\bTable", "Figures": r"\bFig", "Theory": r"Theorem|Lemma|Pr
 
 def page() -> None:
     st.title("Is the paper right?", anchor=False)
-    claims = _claims((runs.ROOT / FILE).stat().st_mtime_ns if (runs.ROOT / FILE).is_file() else 0)
-    by_id = {claim.id: claim for claim in claims}
-    message = [f"- {text} :gray[({by_id[name].verdict})]" for name, text in SENTENCES.items() if name in by_id]
+    claims = _claims(FILE.stat().st_mtime_ns if FILE.is_file() else 0)
+    by_id = {claim["id"]: claim for claim in claims}
+    message = [f"- {text} :gray[({by_id[name]['verdict']})]" for name, text in SENTENCES.items() if name in by_id]
     st.markdown("\n".join(message))
     frame = _filtered(pd.DataFrame(claims))
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one for details.")
@@ -55,11 +56,20 @@ def page() -> None:
 
 
 @st.cache_data(max_entries=2)
-def _claims(changed_ns: int) -> list[Row]:
-    """The claims, contradicted ones first."""
-    claims = sorted(read_claims(runs.ROOT), key=lambda claim: claim.verdict != "contradicted")
-    texts = ("says", "measured", "note")
-    return [Row(**asdict(claim) | {name: with_symbols(getattr(claim, name)) for name in texts}) for claim in claims]
+def _claims(changed_ns: int) -> list[dict[str, str]]:
+    """The claims, contradicted ones first.
+
+    Raises:
+        MissingDataError: there is no such file.
+        InvalidInputError: the file has another form.
+    """
+    if not FILE.is_file():
+        raise MissingDataError(f"{FILE} does not exist; make it with: make claims")
+    try:
+        claims = [{column: str(claim[column]) for column in COLUMNS} for claim in read_json(FILE)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{FILE}: not a file of claims ({error}); make it again with: make claims") from None
+    return sorted(claims, key=lambda claim: claim["verdict"] != "contradicted")
 
 
 def _filtered(frame: pd.DataFrame) -> pd.DataFrame:
@@ -79,15 +89,15 @@ def _filtered(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _claim(claim: Row) -> None:
+def _claim(claim: dict[str, str]) -> None:
     """A claim in full."""
     with st.container(border=True):
-        st.header(ui.plain(claim.says), anchor=False)
+        st.header(ui.plain(claim["says"]), anchor=False)
         st.markdown(
-            f"**{claim.verdict.capitalize()}**, {ui.plain(claim.where)}  \n"
-            f"**Measured**: {ui.plain(claim.measured)}  \n**Note**: {ui.plain(claim.note or 'none')}"
+            f"**{claim['verdict'].capitalize()}**, {ui.plain(claim['where'])}  \n"
+            f"**Measured**: {ui.plain(claim['measured'])}  \n**Note**: {ui.plain(claim['note'] or 'none')}"
         )
-        st.caption(f"Decided by {ui.code(claim.decided_by)}")
+        st.caption(f"Decided by {ui.code(claim['decided_by'])}")
 
 
 page()

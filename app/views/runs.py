@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.parts import pictures, runs, ui
 from zorba_core.errors import ZorbaError
-from zorba_core.plots.runs import MEASURES, clients_figure, confusion_figure, learning_curves_figure
+from zorba_core.plots.training import MEASURES, clients_figure, confusion_figure, learning_curves_figure
 
 MATRIX_HELP = (
     "A column is a client, most blocks first; a row is a block. On the right, how many clients trained each block; "

@@ -16,7 +16,7 @@ from zorba_core.data.baselines import of_baselines
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import LARGE_CLIENTS, LARGE_ROUNDS
 from zorba_core.errors import ZorbaError
-from zorba_core.plots.runs import curves_figure
+from zorba_core.plots.training import curves_figure
 
 EVERY_SECONDS = 2.0
 BADGES = {

@@ -1,14 +1,13 @@
-"""Wrapping around: budgets met exactly, gamma* attained, V minimal, and metrics that need no matrix."""
+"""Wrapping around: budgets met exactly, gamma* attained, and V minimal."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zorba_core.allocation import Allocation, Problem, gamma_star, solve
-from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets, wrapped
+from zorba_core.allocation.solvers.balanced import water_filled_budgets, wrapped
 
 
 @st.composite
@@ -29,19 +28,6 @@ def test_every_budget_is_met_and_popularities_differ_by_at_most_one(case):
     assert (A_MN.sum(axis=0) == budgets).all()
     assert np.ptp(A_MN.sum(axis=1)) <= 1
     assert A_MN.sum(axis=1).min() == gamma_star(budgets, num_blocks)
-
-
-@given(budgets_and_blocks())
-@settings(max_examples=150, deadline=None)
-def test_metrics_without_a_matrix_equal_those_of_the_matrix(case):
-    budgets, num_blocks = case
-    allocation = solve(Problem(budgets, num_blocks)).allocation
-    rows = balanced_metrics(budgets[None, :], num_blocks)
-    assert allocation.influence_N.sum() == pytest.approx(1)
-    assert rows.bias_lambda_E[0] == pytest.approx(allocation.bias_lambda)
-    assert rows.mean_inverse_popularity_E[0] == pytest.approx(allocation.mean_inverse_popularity)
-    assert rows.effective_clients_E[0] == pytest.approx(allocation.effective_clients)
-    assert rows.min_popularity_E[0] == allocation.min_popularity
 
 
 def test_each_client_takes_the_blocks_after_those_of_the_client_before():
@@ -66,10 +52,3 @@ def test_a_million_clients_share_a_total_within_their_budgets():
         assert allocation.popularity_M.sum() == allocation.blocks_held_N.sum() <= 12_000_000
         assert (allocation.blocks_held_N <= budgets).all()
         assert allocation.blocks_held_N.min() == 1
-
-
-def test_rows_whose_budgets_do_not_cover_every_block_are_nan():
-    rows = balanced_metrics(np.array([[1, 1], [2, 1]]), 3)
-    assert np.isnan(rows.bias_lambda_E[0])
-    assert rows.bias_lambda_E[1] == 2
-    assert rows.min_popularity_E.tolist() == [0, 1]

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from notebooks.reproduction.toy import enumerate_classes
 from zorba_core.allocation import Allocation
-from zorba_core.study.toy import enumerate_classes
 
 CLASSES = enumerate_classes()
 

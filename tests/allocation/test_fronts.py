@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zorba_core.allocation import Allocation, front, hypervolume, knee, non_dominated, sweep, sweep_totals
+from zorba_core.allocation import Allocation, front, hypervolume, knee, non_dominated, solve, sweep, sweep_totals
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.fleet import Fleet
 from zorba_core.vram import model_spec
@@ -63,6 +63,18 @@ def test_every_point_is_what_its_matrix_gives(subtests):
                     assert front.lower_bound_E[i] <= allocation.bias_lambda * (1 + 1e-12)
                     used_N = fleet.used_N_bytes(allocation.blocks_held_N)
                     assert used_N.sum() / fleet.capacity_N_bytes.sum() == pytest.approx(front.vram_ratio_E[i])
+
+
+def test_points_whose_budgets_do_not_cover_every_block_are_nan_and_the_others_have_the_bound_of_their_problem():
+    front = sweep(fleet_of(5), 60, seed=2)
+    covered_E = front.total_blocks_E >= front.num_blocks
+    assert 0 < covered_E.sum() < 60
+    assert (front.min_popularity_E > 0).tolist() == covered_E.tolist()
+    for column in (front.bias_lambda_E, front.lower_bound_E, front.effective_clients_E):
+        assert (~np.isnan(column)).tolist() == covered_E.tolist()
+    for i in np.flatnonzero(covered_E):
+        solution = solve(front.problem(i))
+        assert (front.lower_bound_E[i], front.optimal_E[i]) == (solution.lower_bound, solution.optimal)
 
 
 def test_reductions_are_independent_of_a_fleet_of_the_same_seed():

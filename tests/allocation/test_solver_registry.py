@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from zorba_core.allocation import (
     SOLVERS,
     Allocation,
-    Answer,
     Problem,
     Solver,
+    SolverResult,
     Status,
     solve,
     solver,
@@ -65,7 +65,7 @@ def test_a_decorator_makes_a_function_a_solver():
 
 
 def test_nothing_is_called_optimal_unless_its_value_meets_the_bound():
-    claimed = Answer(solve(PROBLEM, "balanced").allocation, status=Status.OPTIMAL)
+    claimed = SolverResult(solve(PROBLEM, "balanced").allocation, status=Status.OPTIMAL)
     solution = solve(PROBLEM, returning(claimed))
     assert not solution.optimal
     assert solution.lower_bound == pytest.approx(water_filled_bound(PROBLEM))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.app.conftest import texts
-from zorba_core.study.claims import read_claims
+from zorba_core.files import read_json
 
 
 def test_a_cell_changed_by_a_link_changes_the_numbers(app):
@@ -42,7 +42,7 @@ def test_a_fleet_without_an_allocation_is_explained(app):
 
 def test_five_sentences_stand_above_all_claims(app, root):
     said = texts(app.switch_page("views/findings.py").run())
-    claims = read_claims(root)
+    claims = read_json(root / "artifacts/claims.json")
     assert f"{len(claims)} of {len(claims)} claims" in said
     assert said.count("\n- ") + said.startswith("- ") == 5
 
@@ -51,7 +51,8 @@ def test_five_sentences_stand_above_all_claims(app, root):
 def test_numbers_in_sentences_are_those_of_the_claims(app, root, page, starts):
     said = texts(app.switch_page(f"views/{page}.py").run())
     lines = [line for line in said.splitlines() if line.startswith(starts)]
-    known = numbers(" ".join(f"{claim.measured} {claim.note}" for claim in read_claims(root)))
+    claims = read_json(root / "artifacts/claims.json")
+    known = numbers(" ".join(f"{claim['measured']} {claim['note']}" for claim in claims))
     assert lines
     for line in lines:
         assert numbers(line) - {"95"} <= known, line  # a 95% interval

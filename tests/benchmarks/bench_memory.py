@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
-from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.methods.zorba import average_per_block
 from zorba_core.engine.parts import estimator_of
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
+from zorba_core.engine.update import update_blocks
 from zorba_core.files import write_json
 from zorba_core.runs.record import MemoryMeter
 from zorba_core.vram import Workload, model_spec, psi_block_bytes, psi_model_bytes

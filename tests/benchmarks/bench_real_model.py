@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.methods.zorba import average_per_block
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
+from zorba_core.engine.update import update_blocks
 from zorba_core.files import write_json
 from zorba_core.runs.models import load_model
 from zorba_core.runs.record import environment_of

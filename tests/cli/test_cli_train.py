@@ -180,7 +180,7 @@ def test_ctrl_c_while_a_command_loads_is_one_line_and_status_1(monkeypatch, tmp_
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zorba_core.cli.runs.list_runs", interrupted)
+    monkeypatch.setattr("zorba_core.cli.use.list_runs", interrupted)
     left = call("runs", str(tmp_path))
     check_refused(left)
     assert left.status == 1

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.command import call
-from zorba_core.cli.runs import rows_of
+from zorba_core.cli.use import rows_of
 from zorba_core.errors import InvalidInputError
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")

@@ -1,4 +1,7 @@
-"""Commands answer as they did when ``golden/command_answers.json`` was written, before the house was rebuilt."""
+"""Commands answer as they did when ``golden/command_answers.json`` was written, before the house was rebuilt.
+
+The bounds of ``pareto`` are tighter since then.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ OWN_DEFAULTS = {
     },
 }  # fmt: skip
 UNOFFERED = {
-    "train": {"num_seeds", "inactive", "participation"},
+    "train": {"num_seeds", "rule", "trim", "inactive", "participation"},
     "allocate": set(),
     "scenario": {"total_mode"},
     "pareto": {"budgets", "blocks", "time_limit"},
@@ -80,7 +80,7 @@ def test_each_option_is_its_field_by_name_default_and_help(all_commands):
 
 
 def test_every_command_answers_in_json(all_commands):
-    assert len(all_commands) == 15
+    assert len(all_commands) == 14
     for name, command in all_commands.items():
         assert any("--json" in option.opts for option in command.params), name
 

@@ -86,11 +86,10 @@ def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it():
         assert says in str(error.value)
 
 
-def test_what_was_inferred_is_told_with_the_option_that_says_it_instead():
-    told: list[str] = []
+def test_what_was_inferred_is_told_with_the_option_that_says_it_instead(logged):
     frame = pd.DataFrame({"text": REMARKS, "label": KINDS, "label_text": ["it is a bad one", "it is a good one"] * 30})
-    task_for(frame, notice=told.append)
-    assert told == [
+    task_for(frame)
+    assert logged() == [
         "task table: 60 rows",
         "  text    text   [inferred; --text]",
         "  label   label: bad 30, good 30   [inferred; --label]",
@@ -99,8 +98,10 @@ def test_what_was_inferred_is_told_with_the_option_that_says_it_instead():
         "  note    label_text repeats the label in other words and is left out of the prompt",
         "  test    20% of the rows, by a hash of their text   [inferred; --test]",
     ]
-    task_for(frame, Overrides(text=("text", "label_text")), notice=told.append)
-    assert any(line.startswith("  warning label_text repeats the label in other words: the prompt") for line in told)
+    task_for(frame, Overrides(text=("text", "label_text")))
+    assert any(
+        line.startswith("  warning label_text repeats the label in other words: the prompt") for line in logged()
+    )
 
 
 def test_a_task_file_is_changed_by_what_is_said(tmp_path):

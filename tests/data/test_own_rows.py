@@ -180,15 +180,14 @@ def test_a_folder_and_a_pattern_are_a_file_for_each_client_whatever_their_folder
         task_for("clients")
 
 
-def test_a_header_in_another_look_is_the_same_column_and_a_file_without_it_is_named(tmp_path):
+def test_a_header_in_another_look_is_the_same_column_and_a_file_without_it_is_named(tmp_path, logged):
     for name, header in (("a", "text,label"), ("b", "text,label"), ("c", "Text,LABEL ")):
         (tmp_path / f"{name}.csv").write_text(GOOD.replace("text,label", header).replace("remark", name))
-    lines: list[str] = []
-    task = task_for(tmp_path / "*.csv", Overrides(test=str(tmp_path / "c.csv")), notice=lines.append)
+    task = task_for(tmp_path / "*.csv", Overrides(test=str(tmp_path / "c.csv")))
     assert clients_of(load(task)) == ("a", "b", "c")
     assert len(load(task)) == 120
     assert len(load(task, "validation")) == 40  # the test file's own header differs from the task's
-    assert "  columns Text in c.csv is read as text, LABEL in c.csv is read as label" in lines
+    assert "  columns Text in c.csv is read as text, LABEL in c.csv is read as label" in logged()
     (tmp_path / "c.csv").write_text(GOOD.replace("label", "verdict"))
     with pytest.raises(InvalidInputError, match=r"c\.csv has no column 'label', which other files have; give it the"):
         load(task_for(tmp_path / "*.csv", Overrides(label="label")))

@@ -64,11 +64,11 @@ def written(folder, name, texts):
     pd.DataFrame(rows).to_csv(folder / name, index=False)
 
 
-def test_test_rows_of_a_data_set_are_tested_on_and_never_trained_on(tmp_path):
+def test_test_rows_of_a_data_set_are_tested_on_and_never_trained_on(tmp_path, logged):
     for name, texts in (("train.csv", range(40)), ("dev.csv", range(40, 50)), ("test.csv", range(50, 57))):
         written(tmp_path, name, texts)
-    lines: list[str] = []
-    task = task_for(str(tmp_path / "*.csv"), notice=lines.append)
+    task = task_for(str(tmp_path / "*.csv"))
+    lines = logged()
     assert "  files   train.csv to train on, dev.csv to test on; test.csv not read, for zorba evaluate" in lines
     assert not any("by a hash" in line for line in lines)
     assert named_clients(task) == ()

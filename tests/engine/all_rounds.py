@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import FederatedRows, LocalRounds, run_rounds
-from zorba_core.engine.round import Round
+from zorba_core.engine.loop import Training, run_rounds
+from zorba_core.engine.round import FederatedRows, Round
 from zorba_core.engine.settings import Settings
 
 
 def run_all(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> list[Round]:
     """Every round, the base model's evaluation first."""
-    return list(run_rounds(LocalRounds(network, allocation, rows, settings), rows.evaluation))
+    return list(run_rounds(Training.local(network, allocation, rows, settings)))

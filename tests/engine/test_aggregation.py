@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.methods.zorba import average_per_block
+from zorba_core.engine.update import update_blocks
 
 # Blocks 0, 1, 2, 3 are activated by clients {0, 1, 2}, {0}, {1, 2} and nobody.
 A_MN = np.array([[1, 1, 1], [1, 0, 0], [0, 1, 1], [0, 0, 0]], dtype=bool)

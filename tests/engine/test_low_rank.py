@@ -14,12 +14,12 @@ import torch
 from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import noise
-from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.low_rank import with_exact_sums
 from zorba_core.engine.parts import DirectionKind
+from zorba_core.engine.update import update_blocks
 from zorba_core.errors import InvalidInputError
 
 SHAPES = (((40, 30), (40,), (7, 50)), ((500, 400),))

@@ -11,12 +11,13 @@ import torch
 from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import init, plan_round, step
+from zorba_core.engine.loop import LocalClients, Training, init, plan_round, step
 from zorba_core.engine.methods.fedit import mean_gradient
 from zorba_core.engine.methods.fedzo import client_seeds
-from zorba_core.engine.parts import METHODS, method_of
+from zorba_core.engine.methods.interface import Method
+from zorba_core.engine.parts import METHODS
 from zorba_core.engine.reports import STATUSES
-from zorba_core.engine.round import FederatedRows, RoundContext, client_batch
+from zorba_core.engine.round import FederatedRows, client_batch
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.preflight import preflight
@@ -35,10 +36,11 @@ def weights(network: Blocks) -> list[torch.Tensor]:
 
 
 def test_one_table_names_the_methods_everywhere():
-    for name, facts in METHODS.items():
-        assert vars(method_of(of(name))) == vars(facts)
-        assert facts.title
-        assert "\n" not in facts.help
+    for name, method in METHODS.items():
+        assert isinstance(method, Method)
+        assert method.name == name
+        assert method.title
+        assert "\n" not in method.help
 
 
 def test_the_number_of_directions_is_the_papers_unless_given():
@@ -90,10 +92,8 @@ def test_every_method_sees_the_same_batches_so_their_first_losses_are_equal(new_
     network, losses = new_network(dtype=torch.float64), {}
     for method in METHODS:
         settings = of(method)
-        state = init(network, settings)
-        t, seeds_Q, asked_N = plan_round(state, 4, settings)
-        context = RoundContext(t, settings.lr, seeds_Q, asked_N, network, FULL.A_MN, rows, settings, state.directions)
-        losses[method] = method_of(settings).report(context).loss_N
+        training = Training.local(network, FULL, rows, settings)
+        losses[method] = LocalClients(rows).collect(plan_round(init(network, settings), training)).loss_N
     for method in BASELINES:
         assert losses[method] == pytest.approx(losses["zorba"], rel=1e-12)
 

@@ -38,18 +38,19 @@ def task(tmp_path):
     return task_for(zorba.Task(name="reviews", prompt="{remark} It was", rows=rows, label_names=("bad", "good")))
 
 
-def served(ask, task, node, notice=lambda line: None):
+def served(ask, task, node):
     request = ask(task=to_json(table_of(task)), clients=1, budgets="3", **{"settings.rounds": 1, "start-timeout": 0.1})
-    return serve(request, LocalGrid([node]), notice=notice)
+    return serve(request, LocalGrid([node]))
 
 
 def test_what_a_client_hears_names_no_file_and_what_it_answers_quotes_no_row(ask, nodes, task, tmp_path, caplog):
     bad = tmp_path / "bad.csv"
     bad.write_text("remark,verdict\nthe secret was lovely,dreadful\n")
-    lines = []
-    with caplog.at_level(logging.WARNING, "zorba"), pytest.raises(RunError) as raised:
-        served(ask, task, {**nodes[0], "rows": str(bad)}, lines.append)
+    with caplog.at_level(logging.INFO, "zorba_core"), pytest.raises(RunError) as raised:
+        served(ask, task, {**nodes[0], "rows": str(bad)})
+    client = "zorba_core.federation.replica"
     assert "bad.csv, line 2: unknown label 'dreadful'" in caplog.text
+    lines = [record.getMessage() for record in caplog.records if record.name != client]
     assert "do not fit the task reviews" in str(raised.value)
     assert not any(word in line for word in ("secret", "dreadful", "bad.csv") for line in (*lines, str(raised.value)))
     assert shared_task(task)["task"]["rows"] == {"label": "verdict", "label_values": ["bad", "good"]}

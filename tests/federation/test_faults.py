@@ -177,14 +177,13 @@ def test_a_server_that_died_resumes_from_its_log(ask, nodes, tmp_path, replicas)
     assert Run.read(folder).finished
 
 
-def test_of_two_nodes_with_one_place_the_later_has_it_and_a_stranger_is_turned_away(ask, nodes):
+def test_of_two_nodes_with_one_place_the_later_has_it_and_a_stranger_is_turned_away(ask, nodes, logged):
     more = [*nodes, nodes[1], {**nodes[0], "partition-id": 7}]
-    lines = []
-    run = serve(ask(), LocalGrid(more), notice=lines.append)
+    run, lines = serve(ask(), LocalGrid(more)), logged()
     assert any("client 1, reason another node has its partition-id" in line for line in lines)
     assert any("partition-id is 7; this run has 0 to 3" in line for line in lines)
     assert all(done.reported_N.all() for done in run.rounds[1:])
-    assert sum("left" in line for line in lines) == 1
+    assert sum(line.startswith("left") for line in lines) == 1
 
 
 def test_a_client_with_another_base_model_is_turned_away(ask, nodes, tmp_path, tiny_tokenizer):
@@ -228,7 +227,7 @@ def test_a_superlink_that_is_gone_ends_the_run_with_advice(ask, nodes, monkeypat
 def test_a_run_in_which_nobodys_scalars_are_of_use_ends(ask, nodes):
     nonsense = with_scalars([np.nan] * 3)
     grid = Changed(nodes, lambda client, t, given: nonsense if t == 2 else given)
-    with pytest.raises(RunError, match="round 2: no client gave a usable answer in 3 tries"):
+    with pytest.raises(RunError, match=r"round 2: .*\(4 non-finite; first client 0\); the run diverged"):
         serve(ask(), grid)
 
 
@@ -240,7 +239,7 @@ def test_a_liar_moves_the_median_and_the_trimmed_mean_less(ask, nodes):
 
     blocks = "[[0,1,2],[0,1,2],[0,1,2],[0,1,2]]"
     everything = {"allocation": f'{{"blocks_per_client": {blocks}}}', "settings.rounds": 1}
-    moved = {rule: np.abs(serve(ask(rule=rule, **everything), Changed(nodes, lies)).rounds[1].rho_bar_MQ).max()
+    moved = {rule: np.abs(serve(ask({"rule": rule}, **everything), Changed(nodes, lies)).rounds[1].rho_bar_MQ).max()
              for rule in ("mean", "median", "trimmed")}  # fmt: skip
     assert moved["median"] < 0.5 * moved["mean"]
     assert moved["trimmed"] < 0.5 * moved["mean"]

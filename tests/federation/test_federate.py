@@ -59,7 +59,7 @@ def test_a_wrong_run_config_is_named():
         ({"min-clients": 9}, "min_clients is 9 and there are 4 clients"),
         ({"budgets": "12,6"}, "the allocation is for 2 clients, not 4"),
         ({"budgets": "many"}, "budgets is 'many'"),
-        ({"rule": "mode"}, "rule is 'mode'"),
+        ({"settings.rule": "mode"}, "rule is 'mode'"),
         ({"settings.lr": -1.0}, "lr is -1.0"),
         ({"clients": 0}, "clients is 0"),
     ]:
@@ -106,7 +106,7 @@ def test_a_wrong_request_is_named_before_anything_is_started(monkeypatch):
     for words, says in [
         (["--name", "--no-such-option"], "run name '--no-such-option'"),
         (["--clients", "3", "--budgets", "1,2"], "--budgets names 2 clients"),
-        (["--rule", "mode"], "--rule is 'mode'"),
+        (["--rule", "mode"], "rule is 'mode'"),
         (["--estimator", "exact"], "use cohort or reference"),
         (["--min-clients", "9"], "min_clients is 9"),
     ]:

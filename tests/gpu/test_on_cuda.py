@@ -16,14 +16,15 @@ from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import MU, SEEDS, batches
 from tests.runs.resumable import ALLOCATION, SETTINGS, assert_ends_alike, interrupted, resume
 from zorba_core.engine import noise
-from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.methods.zorba import average_per_block
 from zorba_core.engine.parts import DIRECTIONS
 from zorba_core.engine.rows import Rows
+from zorba_core.engine.update import update_blocks
 from zorba_core.runs.replay import replay
 from zorba_core.runs.train import fine_tune
 

@@ -110,13 +110,14 @@ def test_a_run_on_a_file_resumes_to_the_same_bits_where_the_file_lies_now(csv, t
     assert resume(stopped, data=moved).summary["weights_sha256"] == run.summary["weights_sha256"]
 
 
-def test_test_rows_that_are_training_rows_are_counted_in_the_run_and_on_its_card(csv, tiny_opt_folder, tmp_path):
-    lines: list[str] = []
+def test_test_rows_that_are_training_rows_are_counted_in_the_run_and_on_its_card(
+    csv, tiny_opt_folder, tmp_path, logged
+):
     rows = reviews()
-    run = tuned(csv, tiny_opt_folder, tmp_path, overrides=zorba.Overrides(test=rows.head(20)), notice=lines.append)
+    run = tuned(csv, tiny_opt_folder, tmp_path, overrides=zorba.Overrides(test=rows.head(20)))
     facts = run.environment["data"]
     assert facts["evaluation_rows_in_train"] == facts["evaluation_rows"] == 8
-    assert any(line.startswith("8 of 8 test rows are training rows too: their accuracy says") for line in lines)
+    assert any(line.startswith("8 of 8 test rows are training rows too: their accuracy says") for line in logged())
     card = (run.export(tmp_path / "seen") / "README.md").read_text()
     assert "on 8 rows of reviews (validation), 8 of which are training rows too:" in card
     new = tuned(csv, tiny_opt_folder, tmp_path)

@@ -88,3 +88,19 @@ def test_metrics_come_row_by_row():
         "token_f1": [1, pytest.approx(2 / 3)],
         "rouge_l": [1, pytest.approx(2 / 3)],
     }
+
+
+def test_ratios_are_their_definitions_on_200_random_cases():
+    draw = np.random.default_rng(0)
+    for _ in range(200):
+        labels, rows = int(draw.integers(2, 9)), int(draw.integers(1, 60))
+        names, label_R = tuple("abcdefgh"[:labels]), draw.integers(0, labels, rows)
+        quality = Quality(names, label_R, draw.dirichlet(np.ones(labels), rows))
+        for label, name in enumerate(names):
+            is_R, said_R = label_R == label, quality.predicted_R == label
+            right, entry = int((is_R & said_R).sum()), quality.per_label[name]
+            assert (entry["rows"], entry["predicted"]) == (is_R.sum(), said_R.sum())
+            assert entry["recall"] == (right / is_R.sum() if is_R.any() else None)
+            assert entry["precision"] == (right / said_R.sum() if said_R.any() else None)
+            total = is_R.sum() + said_R.sum()
+            assert entry["f1"] == (pytest.approx(2 * right / total, rel=1e-15) if total else None)

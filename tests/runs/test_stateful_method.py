@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from tests.plugin_example.zorba_example import MOMENTUM as FACTS
-from tests.plugin_example.zorba_example.training import Momentum
+from tests.plugin_example.zorba_example import MOMENTUM
+from tests.plugin_example.zorba_example.momentum import Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, InterruptAfter4, assert_ends_alike, copy_of, resume
 from zorba_core.engine.communication import numbers_a_round
 from zorba_core.engine.methods.fedit import FedIT
-from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.parts import METHODS, method_facts
+from zorba_core.engine.round import Step
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs import list_runs
@@ -22,7 +20,6 @@ from zorba_core.runs.replay import replay
 from zorba_core.runs.train import fine_tune
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
-MOMENTUM = Momentum(**{**vars(FACTS), "code": ""})  # one object that has the facts and computes
 
 
 @pytest.fixture(autouse=True)
@@ -85,26 +82,21 @@ def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
     assert b"method_state" not in (whole.path / LOG).read_bytes()
 
 
-def test_facts_that_name_their_code_are_the_same_method(train):
-    METHODS.register(MOMENTUM)
-    METHODS.register(dataclasses.replace(FACTS, name="facts"))
-    as_facts = train("facts", settings=SETTINGS.replace(method="facts"))
-    assert as_facts.summary["weights_sha256"] == train("object").summary["weights_sha256"]
-
-
 class Counting(FedIT):
     """FedIT, with a state that counts the rounds."""
+
+    name, title, help = "counting", "Counting", "FedIT with a state"
 
     def init(self, num_blocks, settings):
         return {"rounds": np.zeros(1)}
 
-    def update(self, context, reports, reported_N, state):
-        super().update(context, reports, reported_N, state)
-        return None, {"rounds": state["rounds"] + 1}
+    def update(self, plan, reports, reported_N, state):
+        step, _ = super().update(plan, reports, reported_N, state)
+        return step, {"rounds": state["rounds"] + 1}
 
 
 def test_a_method_that_exchanges_weights_resumes_with_its_state(train, stopped):
-    METHODS.register(Counting("counting", "Counting", "FedIT with a state", 0, "weights"))
+    METHODS.register(Counting())
     settings = SETTINGS.replace(method="counting", directions=None, estimator=None)
     options = {"allocation": None, "num_clients": 3, "settings": settings}
     resumed = resume(stopped("half", **options))
@@ -113,20 +105,22 @@ def test_a_method_that_exchanges_weights_resumes_with_its_state(train, stopped):
 
 
 class Wrong(Momentum):
-    answer = np.full((3, 2), np.nan)
+    name = "wrong"
 
-    def coefficients(self, state, scalars, settings):
-        return self.answer, state
+    def __init__(self, rho_bar):
+        self.rho_bar = rho_bar
+
+    def update(self, plan, reports, reported_N, state):
+        return Step(self.rho_bar, plan.seeds_Q), state
 
 
-def test_coefficients_that_no_wire_can_carry_end_the_run_with_the_methods_name():
+def test_averages_that_no_wire_can_carry_end_the_run_with_the_methods_name(train):
     for answer, error, says in [
-        (np.full((3, 2), np.nan), RunError, "method wrong returns coefficients that are not finite"),
-        (np.zeros((2, 2)), InvalidInputError, r"method wrong returns coefficients of shape \(2, 2\) in place of"),
-        (0.5, InvalidInputError, "method wrong returns coefficients of shape"),
+        (np.full((3, 2), np.nan), RunError, "round 1: the step of method wrong is not finite; the run diverged"),
+        (np.zeros((2, 2)), InvalidInputError, r"method wrong returns averages of shape \(2, 2\) in place of \(3, 2\)"),
+        (0.5, InvalidInputError, r"method wrong returns averages of shape \(\) in place of \(3, 2\)"),
     ]:
-        wrong = Wrong("wrong", "Wrong", "nothing finite", 2, "scalars", True)
-        object.__setattr__(wrong, "answer", answer)
-        scalars = Scalars(np.zeros((3, 2)), None, np.ones((3, 4), bool), np.ones(4, bool))
+        METHODS.register(Wrong(answer))
         with pytest.raises(error, match=says):
-            wrong.checked_coefficients({}, scalars, SETTINGS)
+            train("wrong", settings=SETTINGS.replace(method="wrong"))
+        METHODS.unregister("wrong")

@@ -42,11 +42,10 @@ def test_an_allocation_becomes_a_run_of_three_files(tiny_opt_folder, tmp_path):
     assert sum(run.environment["data"]["rows_per_client"]) == run.environment["data"]["train_rows"]
 
 
-def test_a_simulation_takes_exact_scalars_and_says_so(tiny_opt_folder, tmp_path):
-    lines = []
-    run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path, notice=lines.append)
+def test_a_simulation_takes_exact_scalars_and_says_so(tiny_opt_folder, tmp_path, logged):
+    run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path)
     assert run.config["estimator"] == "exact"
-    assert any(line.startswith("exact scalars: finite differences at mu 0.001") for line in lines)
+    assert any(line.startswith("exact scalars: finite differences at mu 0.001") for line in logged())
     assert run.summary["backward_passes"] > 0
 
 

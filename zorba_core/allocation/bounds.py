@@ -28,21 +28,13 @@ def gamma_star_by_subsets(budget_N: NDArray[np.int64], num_blocks: int) -> int:
     return min(int(np.minimum(budget_N, size).sum()) // size for size in sizes)
 
 
-def cauchy_bound(held_EN: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
-    """Lambda >= M^2 / sum_n held_n^2, shape (E,) for the rows of ``held_EN``.
-
-    A client's blocks all have popularity >= its least, so sum_n held_n x_n >= sum_m sum_n a_mn / c_m = M. The bound
-    follows from Lambda = sum_n x_n^2 and the Cauchy-Schwarz inequality.
-    """
-    return _ROUNDING * num_blocks**2 / np.einsum("en,en->e", held_EN, held_EN, dtype=np.float64)
-
-
 def water_filled_bound(problem: Problem) -> float:
-    """The Cauchy bound with 1/N <= x_n <= 1/c_min, for any total: the minimum of sum x_n^2 with sum_n held_n x_n >= M.
+    """The minimum of Lambda = sum_n x_n^2 with sum_n held_n x_n >= M and 1/N <= x_n <= 1/c_min, for any total.
 
-    Fill the largest budgets first, with at least one block for each client: these ``held_N`` majorise all others with
-    T blocks. The minimum is Schur-concave in ``held_N``, so it bounds all of them. The minimiser is
-    x_n = clip(mu held_n, 1/N, 1/c_min), where mu solves sum_n held_n x_n = M. O(N + M^2).
+    Every matrix meets the first condition: a client's blocks all have popularity >= its least, so sum_n held_n x_n >=
+    sum_m sum_n a_mn / c_m = M. Fill the largest budgets first, with at least one block for each client: these
+    ``held_N`` majorise all others with T blocks. The minimum is Schur-concave in ``held_N``, so it bounds all of them.
+    The minimiser is x_n = clip(mu held_n, 1/N, 1/c_min), where mu solves sum_n held_n x_n = M. O(N + M^2).
     """
     M, N = problem.num_blocks, problem.num_clients
     held_K, count_K = _most_uneven(problem)

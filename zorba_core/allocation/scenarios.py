@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import Allocation, bias_lambda
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Solution, Status, problem_of, solve
+from zorba_core.allocation.solution import Solution, Status, problem_of, solve
 from zorba_core.allocation.solvers.balanced import water_filled_budgets, wrapped
 from zorba_core.allocation.solvers.two_level import closest_two_level
 from zorba_core.errors import InfeasibleError, InvalidInputError
@@ -56,11 +56,11 @@ def solve_scenario(
     time_limit: float = 10.0,
     **limits: Any,
 ) -> Solution:
-    """A matrix with exactly ``total`` blocks and abs(Lambda - target) <= tolerance. Well under 1 s at N=50.
+    """A matrix with exactly ``total`` blocks and abs(Lambda - target) <= tolerance.
 
     Args:
         time_limit: seconds for the search and, if it fails, for the bounds in the error.
-        limits: as for :func:`~zorba_core.allocation.solve.solve`; with the total, unless the problem has one.
+        limits: as for :func:`~zorba_core.allocation.solution.solve`; with the total, unless the problem has one.
 
     Raises:
         InvalidInputError: no total, or a target or tolerance that is not positive.

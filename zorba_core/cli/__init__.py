@@ -21,6 +21,7 @@ import typer
 from zorba_core.cli.options import add_command
 from zorba_core.errors import ZorbaError, one_line
 from zorba_core.files import WRONG_PATH
+from zorba_core.logs import shown
 from zorba_core.version import __version__
 
 # The module of each command; its function has the command's name.
@@ -31,13 +32,12 @@ _COMMANDS = {
     "scenario": "allocation",
     "train": "training",
     "resume": "training",
-    "replay": "runs",
-    "predict": "runs",
-    "evaluate": "runs",
-    "export": "runs",
-    "runs": "runs",
-    "get-model": "runs",
-    "reproduce": "reproduce",
+    "replay": "use",
+    "predict": "use",
+    "evaluate": "use",
+    "export": "use",
+    "runs": "use",
+    "get-model": "use",
     "task": "training",
     "federate": "training",
 }
@@ -73,15 +73,22 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Entry point. A :class:`ZorbaError` becomes one line on stderr and its exit status.
+    """Entry point of ``zorba``."""
+    run(build_app())
+
+
+def run(app: typer.Typer) -> NoReturn:
+    """Run a command and end the process. A :class:`ZorbaError` becomes one line on stderr and its exit status.
 
     So does an error of the machine: a path that cannot be used (2), a full disk or too little memory (1).
     """
+    sleep_while_waiting()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # file names need not be Unicode; print \\udcff, as JSON does
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = build_app()(standalone_mode=False)
+        with shown(always=True):
+            status = app(standalone_mode=False)
     except ZorbaError as error:
         _leave(one_line(error), error.exit_status)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -113,6 +120,12 @@ def main() -> None:
     _exit(status or 0)
 
 
+def sleep_while_waiting() -> None:
+    """Let torch's threads, which a process loads later, sleep while they wait for each other. By default they spin: two
+    threads on a busy machine are then three times slower. A library may not decide this for its process."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def _leave(message: str, status: int) -> NoReturn:
     typer.echo(f"zorba: {message}", err=True)
     _exit(status)
@@ -120,7 +133,7 @@ def _leave(message: str, status: int) -> NoReturn:
 
 def _exit(status: int) -> NoReturn:
     """End with this status. Ctrl-C is ignored while the interpreter cleans up: it would end the process without a
-    message, though everything is done. Nor does it search a million objects of torch for garbage, for two seconds."""
+    message, though everything is done. Nor does it search a million objects of torch for garbage."""
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     atexit.register(gc.freeze)
     sys.exit(status)

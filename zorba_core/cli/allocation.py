@@ -66,10 +66,10 @@ class FleetOptions(Checked):
 
 
 class SolveOptions(Checked):
-    """Options of :func:`zorba_core.allocation.solve`, which checks them together."""
+    """Options of :func:`zorba_core.allocation.solution`, which checks them together."""
 
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
-    """{choices}."""
+    """{choices}"""
     time_limit: float = 10.0
     """Seconds for the exact solver, which then returns the best so far and its bound."""
 

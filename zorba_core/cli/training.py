@@ -37,7 +37,7 @@ _SUITED = dict.fromkeys(("lr", "rounds", "schedule", "direction", "directions", 
 _HELP = {
     "batch_size": "Rows of each client in a round, B; default 8, and 4 for long --data with a large model.",
     "seq_len": "Longest prompt in tokens, L; default 64, and with --data enough for 99 % of the rows, at most 96.",
-    "lr": "Learning rate, or auto: chosen by 6 to 60 trial rounds; default: auto.",
+    "lr": "Learning rate, or auto: every round's expected step has the same length before the schedule; default: auto.",
 }
 _FIRST = "What most people need"
 _PANELS = {
@@ -45,7 +45,10 @@ _PANELS = {
     **dict.fromkeys(("seq_len", "lora_rank", "precision"), "Model"),
     **dict.fromkeys(("device", "seed", "eval_every", "eval_rows", "target"), "Run"),
 }
-_FEDERATION_PANELS = dict.fromkeys(("data", "test", "model", "clients", "rounds", "lr"), _FIRST)
+_FEDERATION_PANELS = {
+    **dict.fromkeys(("data", "test", "model", "clients", "rounds", "lr"), _FIRST),
+    **dict.fromkeys(("rule", "trim"), "Federation"),
+}
 _FEDERATION_DEFAULTS = {
     **dict.fromkeys(("lr", "schedule", "direction", "directions", "seq_len", "batch_size")),
     "rounds": 20,
@@ -66,7 +69,7 @@ def train(
         Settings,
         panel="Training",
         elsewhere=_PANELS,
-        without=("num_seeds", "inactive", "participation"),
+        without=("num_seeds", "rule", "trim", "inactive", "participation"),
         make=dict,
         defaults=_SUITED,
         text=("lr",),
@@ -83,36 +86,31 @@ def train(
     from zorba_core import fine_tune
 
     task = task.with_model()
-    spec, chosen_task, settings, find_lr = _suited(task, settings)
+    spec, chosen_task, settings = _suited(task, settings)
     chosen, origin = choice.allocation_for(spec, settings, named_clients(chosen_task, task.division))
     run = supervised(
-        settings.rounds,
         lambda callbacks: fine_tune(
             chosen if method_facts(settings.method).allocates else None,
             num_clients=chosen.num_clients,
             dataset=chosen_task,
             model=task.model,
             settings=settings,
-            find_lr=find_lr,
             alpha=task.alpha,
             division=task.division,
             callbacks=callbacks,
             origin=origin,
-            notice=note,
             **dict(folder),
         ),
-        chosen_task.counted,
     )
     emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
 
 
-def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings, bool]:
-    """The model's sizes, the task, settings that suit both, and whether trial rounds choose the learning rate."""
+def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, Settings]:
+    """The model's sizes, the task, and settings that suit both."""
     with without_collection():
         from zorba_core.runs.load import read_spec, suited_settings
 
-    spec, find_lr = read_spec(task.model), given["lr"] in (None, "auto")
-    given = given | ({"lr": None} if find_lr else {})
+    spec = read_spec(task.model)
     Settings.suited(spec.num_parameters, **given)  # report a wrong value before reading rows
     chosen = task.task()
     if message := missing(chosen):
@@ -120,27 +118,22 @@ def _suited(task: TaskOptions, given: dict[str, Any]) -> tuple[ModelSpec, Task, 
     settings = suited_settings(chosen, task.model, given)
     if settings.eval_rows is not None and given.get("eval_rows") is None:
         note(f"  tested  on {settings.eval_rows:,} of the test rows, chosen at random   [default; --eval-rows]")
-    return spec, chosen, settings, find_lr
+    return spec, chosen, settings
 
 
-def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
-    """Do ``work`` with progress on stderr. Ctrl-C ends it after the current round.
-
-    ``metric``: the name of the accuracy in the progress.
-    """
-    from zorba_core.runs.terminal import Interrupt, Progress
+def supervised(work: Callable[[Sequence[Callback]], Run]) -> Run:
+    """Do ``work``. Ctrl-C ends it after the current round."""
+    from zorba_core.runs.terminal import Interrupt
 
     hide_loading_bars()
-    progress, interrupt = Progress(rounds, metric=metric), Interrupt()
+    interrupt = Interrupt()
     try:
         with interrupt.listening():
-            return work([progress, interrupt])
+            return work([interrupt])
     except KeyboardInterrupt:
         folder = interrupt.folder
         state = "nothing was written" if folder is None else f"resume with: zorba resume {folder}"
         raise RunError(f"stopped at once; {state}") from None
-    finally:
-        progress.close()
 
 
 def summary_lines(run: Run) -> list[str]:
@@ -149,7 +142,7 @@ def summary_lines(run: Run) -> list[str]:
     sent = summary["communication"]
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
-    note = f" ({data['note']})" if data.get("note") else ""
+    origin = f" ({data['note']})" if data.get("note") else ""
     seen = data.get("evaluation_rows_in_train")
     metric = str(data.get("metric", "accuracy")).replace("_", " ")
     rows = [
@@ -187,7 +180,7 @@ def summary_lines(run: Run) -> list[str]:
     scores, after = data.get("baselines"), summary["final_accuracy"]
     compared = [f"accuracy {after:.3f} on the same rows after training; {of_baselines(scores)}"] if scores else []
     return [
-        f"{METHODS[summary['method']].title} on {config['dataset']}{note}, {config['model']}, "
+        f"{METHODS[summary['method']].title} on {config['dataset']}{origin}, {config['model']}, "
         f"{config['num_clients']} clients, "
         f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
@@ -242,7 +235,7 @@ def federate(
     check_folder(folder.runs_folder)
     task = task.with_model()
     model = str(Path(task.model).resolve()) if os.path.isdir(task.model) else task.model
-    spec, chosen_task, settings, find_lr = _suited(task, settings)
+    spec, chosen_task, settings = _suited(task, settings)
     named = named_clients(chosen_task, task.division)
     one_for_all = choice.budgets is None or len(parse_budgets(choice.budgets)) == 1
     if not simulate and not named and one_for_all and (choice.clients, choice.fleet, choice.allocation) == (None,) * 3:
@@ -259,7 +252,6 @@ def federate(
         "division": division,
         "alpha": task.alpha,
         "allocation": to_json({**origin, "blocks_per_client": allocation.blocks_per_client}),
-        "find-lr": find_lr,
         **{f"settings.{name}": "" if value is None else value for name, value in settings.model_dump().items()},
         **{name.replace("_", "-"): value for name, value in dict(options).items()},
         "threads": folder.threads or 1,  # several processes share this machine
@@ -267,7 +259,7 @@ def federate(
         "runs-folder": str(folder.runs_folder.resolve()),
         "name": folder.name or "",
     }
-    _show(_served(config, nodes, simulate, settings.rounds, chosen_task.counted), as_json)
+    _show(_served(config, nodes, simulate), as_json)
 
 
 def resume_federated(run: Run, as_json: bool) -> None:
@@ -284,13 +276,10 @@ def resume_federated(run: Run, as_json: bool) -> None:
             f"'resume=\"{run.path.resolve()}\"'"
         )
     config = {"resume": str(run.path.resolve())}
-    metric = run.task.counted
-    _show(_served(config, started["nodes"], started["simulated"], run.settings.rounds, metric), as_json)
+    _show(_served(config, started["nodes"], started["simulated"]), as_json)
 
 
-def _served(
-    config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simulate: bool, rounds: int, metric: str
-) -> Run:
+def _served(config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simulate: bool) -> Run:
     from zorba_core.federation.loopback import federate_on_loopback
     from zorba_core.federation.request import Request, run_config
     from zorba_core.federation.server_app import serve
@@ -298,10 +287,10 @@ def _served(
 
     request = Request.of(run_config(**config))  # reports a wrong value before anything starts
     started = {"simulated": simulate, "nodes": nodes}
-    options = {"notice": note, "started": started}
+    options = {"started": started}
     if simulate:
-        return supervised(rounds, lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **options), metric)
-    return supervised(rounds, lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options), metric)
+        return supervised(lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **options))
+    return supervised(lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options))
 
 
 def _nodes(task: Task, division: str, clients: int, model: str) -> list[dict[str, Any]]:
@@ -352,15 +341,12 @@ def resume(
             raise InvalidInputError("leave out --model, --data and --test: each client of a federated run has its own")
         return resume_federated(unfinished, as_json)
     done = supervised(
-        unfinished.settings.rounds,
         lambda callbacks: unfinished.resume(
             model=model,
             data=data,
             test=test,
             callbacks=callbacks,
-            notice=note,
         ),
-        unfinished.task.counted,
     )
     emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
 

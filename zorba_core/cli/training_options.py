@@ -69,7 +69,7 @@ class TaskOptions(Checked):
 
         if self.model is not None:
             return self
-        return self.replace(model=default_model(self.data is not None, note))
+        return self.replace(model=default_model(self.data is not None))
 
     def task(self) -> Task:
         """The task to train on. For the user's own rows, everything inferred is printed on stderr.
@@ -90,7 +90,7 @@ class TaskOptions(Checked):
             raise InvalidInputError("give --dataset or --data, not both")
         texts = tuple(listed(self.text or ""))
         overrides = Overrides(texts, self.label, self.answer, self.prompt, words, self.client, self.test)
-        return task_for(self.data, overrides, tokenizer=partial(load_tokenizer, self.model), notice=note)
+        return task_for(self.data, overrides, tokenizer=partial(load_tokenizer, self.model))
 
 
 class FolderOptions(Checked):

@@ -174,17 +174,24 @@ def _cuts(
 
 def suited_length(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> int:
     """The sequence length, L, that fits prompt and answer of 99 % of the rows: a multiple of 8, and at most
-    :data:`MOST_SUITED`, or for a long prompt its own words and half of that."""
+    :data:`MOST_SUITED`, or for a long prompt its own words and half of that. Of candidate prompts, the longest fits."""
     frame = frame.head(_MEASURED)
-    most = max(MOST_SUITED, Prompts(task, frame.head(1), tokenizer).fixed + MOST_SUITED // 2)
+    most = max(MOST_SUITED, _fixed(task, frame, tokenizer) + MOST_SUITED // 2)
     return min(most, enough_length(task, frame, tokenizer))
 
 
 def enough_length(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> int:
     """The multiple of 8 that fits the uncut prompt and the longest answer of 99 % of the rows, in tokens."""
     prompts, answers_R = Prompts(task, frame, tokenizer), _answers(task, frame, tokenizer)
-    length_R = [prompts.fixed + prompts.length(r) + max(map(len, answers_R[r])) - 1 for r in range(len(frame))]
+    fixed = _fixed(task, frame, tokenizer)
+    length_R = [fixed + prompts.length(r) + max(map(len, answers_R[r])) - 1 for r in range(len(frame))]
     return -(-int(np.quantile(length_R, 0.99)) // 8) * 8
+
+
+def _fixed(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The number of tokens of the prompt's own words; of several prompts, the largest."""
+    each = (replace(task, prompt=prompt, prompts=()) for prompt in task.prompts or (task.prompt,))
+    return max(Prompts(one, frame.head(1), tokenizer).fixed for one in each)
 
 
 def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:

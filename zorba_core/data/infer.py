@@ -7,6 +7,7 @@ instead.
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import re
 from collections import Counter
@@ -23,12 +24,14 @@ from zorba_core.data.own_rows import read_rows
 from zorba_core.data.prompts import words_for
 from zorba_core.data.sources import describe_files, files_of
 from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
+from zorba_core.data.templates import TEMPLATES, prompts_of, read_templates
 from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_log = logging.getLogger(__name__)
 Data = str | os.PathLike[str] | pd.DataFrame | Task
 _LABELS = (
     "label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "queue", "department", "type",
@@ -59,6 +62,7 @@ _TEXTS = (
 _NO_TEXT = re.compile(r"(^|[_\W])(id|uid|uuid|idx|index|url|link|date|time|timestamp|email|created|updated)($|[_\W])")
 _MOST_TEXTS, _MOST_GRADES = 4, 20  # different numbers that are grades or numbers of classes
 _LEAST_WORDS = 3  # mean, in a column of text
+_TEMPLATES_ENDING = ".txt"
 _MOST_READ = 5_000  # rows that are read to infer a task
 
 
@@ -66,14 +70,13 @@ def task_for(
     data: Data,
     overrides: Overrides | None = None,
     tokenizer: Callable[[], PreTrainedTokenizerBase | None] = lambda: None,
-    notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
-    """The task of a path or a table in memory; or a given task, completed by the labels of its rows.
+    """The task of a path or a table in memory; or a given task, completed by the labels of its rows. Each inferred
+    value is a line of the log.
 
     Args:
         overrides: values that replace inferred ones, or entries of a task file.
         tokenizer: returns the model's tokenizer, to choose label words; called only if they are inferred.
-        notice: called with one line for each inferred value.
 
     Raises:
         InvalidInputError, MissingDataError: no such file, or a task cannot be inferred from its rows.
@@ -85,7 +88,7 @@ def task_for(
         return _changed(read_task(data), overrides)
     rows = TableRows(data, test=overrides.test)
     frame = read_rows(rows)  # before the tokenizer, so that an error in the file is reported first
-    return infer_task(rows, frame, overrides, task_name(data), tokenizer(), notice)
+    return infer_task(rows, frame, overrides, task_name(data), tokenizer())
 
 
 def task_name(data: Data) -> str:
@@ -136,7 +139,6 @@ def infer_task(
     overrides: Overrides,
     name: str,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    notice: Callable[[str], None] = lambda line: None,
 ) -> Task:
     """Infer the task of ``rows``.
 
@@ -161,7 +163,7 @@ def infer_task(
         )
     label, answer, others = _asked(profiles, overrides)
     same_as_label = [] if answer else _same_as_label(frame, profiles, label)
-    text = overrides.text or tuple(FIELD.findall(overrides.prompt or ""))
+    text = overrides.text or (tuple(FIELD.findall(overrides.prompt)) if given_prompt(overrides) else ())
     text = text or _texts(profiles, {label, answer, overrides.client, *same_as_label})
     for column in (*text, answer):
         if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
@@ -171,7 +173,9 @@ def infer_task(
                 f"rename it in {rows.origin}, to {in_short(plain)} for example"
             )
     chat = bool(answer and getattr(tokenizer, "chat_template", None))
-    common = {"name": name, "prompt": overrides.prompt or default_prompt(text, None if chat else label or answer)}
+    common = {"name": name, "prompt": default_prompt(text, None if chat else label or answer)}
+    if given_prompt(overrides):
+        common["prompt"] = overrides.prompt
     rows = replace(rows, label=label, client=overrides.client or rows.client)
     if answer:
         task = Task(kind="text", answer=answer, rows=rows, chat=chat, **common)
@@ -183,22 +187,44 @@ def infer_task(
                 f"{len(words)} label words are given and column {label} has {len(names)} labels "
                 f"({name_some(names)}); give a word for each, in this order"
             )
+        if not given_prompt(overrides):
+            common["prompts"] = prompts_of(
+                read_templates(_templates_file(overrides)), texts_of_prompt(text), _plain(label)
+            )
+            common["prompt"] = common["prompts"][0]
         task = Task(label_names=names, label_words=words, rows=rows, **common)
     for line in inferred_lines(task, frame, overrides, others, same_as_label):
-        notice(line)
+        _log.info("%s", line)
     return task
 
 
 def default_prompt(text: Sequence[str], asked: str | None) -> str:
     """``"{text} Topic:"`` for one column of text, ``"Subject: {subject} Body: {body} Topic:"`` for several. Without
     ``asked`` the last word is left out: a chat template marks the answer itself."""
-    parts = [f"{{{column}}}" if len(text) == 1 else f"{_titled(column)}: {{{column}}}" for column in text]
-    return " ".join([*parts, f"{_titled(asked)}:"] if asked else parts)
+    return texts_of_prompt(text) + (f" {_titled(asked)}:" if asked else "")
+
+
+def texts_of_prompt(text: Sequence[str]) -> str:
+    """The part of a prompt with the columns of text: ``"{text}"``, or ``"Subject: {subject} Body: {body}"``."""
+    return " ".join(f"{{{column}}}" if len(text) == 1 else f"{_titled(column)}: {{{column}}}" for column in text)
+
+
+def given_prompt(overrides: Overrides) -> bool:
+    """Whether the user gave the prompt itself, not a file of templates to choose from."""
+    return overrides.prompt is not None and not overrides.prompt.endswith(_TEMPLATES_ENDING)
+
+
+def _templates_file(overrides: Overrides) -> Path:
+    return TEMPLATES if overrides.prompt is None else Path(overrides.prompt)
 
 
 def _titled(column: str) -> str:
-    words = re.sub(r"[_\W]+", " ", column).strip()
-    return (words[:1].upper() + words[1:]) or "Answer"
+    words = _plain(column)
+    return words[:1].upper() + words[1:]
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"[_\W]+", " ", column).strip() or "answer"
 
 
 @dataclass(frozen=True)
@@ -351,9 +377,8 @@ def inferred_lines(
         yield _line("words", name_some(task.label_words, 12), "--label-words", overrides.label_words)
     else:
         yield _line("answer", task.answer, "--answer", overrides.answer)
-    yield _line(
-        "prompt", task.prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", overrides.prompt
-    )
+    prompt = f"the best of {len(task.prompts)} before training" if task.prompts else task.prompt
+    yield _line("prompt", prompt + (", a turn of the model's chat" if task.chat else ""), "--prompt", overrides.prompt)
     for column in same_as_label:
         is_read = column in task.text_columns
         yield f"  {'warning' if is_read else 'note   '} {column} repeats the label in other words" + (

@@ -186,6 +186,7 @@ class Task:
     options: tuple[str, ...] = ()  # kind options: column or template of each; column ``label`` is the right one, 0..
     answer: str = ""  # kind text: column or template of the answer
     prompt: str  # template over columns of the rows; the answer follows its end
+    prompts: tuple[str, ...] = ()  # kind labels: prompts of which a run takes the best (zorba_core.runs.prompt)
     rows: TableRows | PublishedRows | MadeRows
     chat: bool = False  # kind text: the prompt is a user's turn if the tokenizer has a chat template
     score: str = "sum"  # an answer's score: the sum of its tokens' log-probabilities, or their "mean"
@@ -204,8 +205,8 @@ class Task:
 
     def _problems(self) -> Iterator[str]:
         """Errors in the fields, each with its remedy."""
-        unused = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior")}
-        unused["text"] = ("label_names", "label_words", "options", "prior")
+        unused = {"labels": ("options", "answer"), "options": ("label_words", "answer", "prior", "prompts")}
+        unused["text"] = ("label_names", "label_words", "options", "prior", "prompts")
         given = [field for field in unused[self.kind] if getattr(self, field)]
         if given or (self.chat and self.kind != "text"):
             yield f"{(*given, 'chat')[0]} is not for kind {self.kind}; leave it out"

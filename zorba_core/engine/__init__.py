@@ -1,6 +1,6 @@
 """Federated zeroth-order fine-tuning in one process: the network, directions, estimators, methods and the round loop.
 
-Equations of the paper: (1) in ``estimators/reference``, (2) in ``aggregation``, Algorithm 3 in ``loop``.
+Equations (1) and (2) of the paper are in ``methods/zorba``, Algorithm 3 in ``loop``.
 
 The names below are imported when they are first used, so the import of the package loads no torch.
 """
@@ -21,6 +21,8 @@ from zorba_core.lazy import names_on_demand
 ENGINE_VERSION = 3
 
 _HOME = {
+    "AVERAGES": "parts",
+    "Average": "parts",
     "Blocks": "blocks",
     "DIRECTIONS": "parts",
     "DirectionKind": "parts",
@@ -30,13 +32,14 @@ _HOME = {
     "Estimator": "parts",
     "METHODS": "parts",
     "Method": "methods.interface",
-    "MethodFacts": "parts",
     "Round": "round",
     "Rows": "rows",
-    "ScalarMethod": "methods.interface",
     "Settings": "settings",
+    "Step": "round",
+    "ZorBA": "methods.zorba",
     "estimate": "estimators.reference",
     "evaluate": "evaluation",
+    "per_block": "averages",
 }
 
 __all__ = ["ENGINE_VERSION", *_HOME]

@@ -4,7 +4,7 @@ There are three counts.
 
 - ``paper``: numbers ("parameters") by the paper's text. In every round each client gets Q seeds and Q averages and
   sends Q finite differences; it gets the P seeds once. FedZO and FedIT send all d parameters each way.
-  (:mod:`zorba_core.study.counts` has the numbers of the paper's Table II.)
+  (``notebooks/reproduction/counts.py`` has the numbers of the paper's Table II.)
 - ``needed``: the fewest numbers that suffice. The paper writes one average a direction, but its weights a_mn / c_m
   depend on the block. Blocks with equal rows of A have equal averages, and are of one *kind*. The server sends either
   D x Q averages and, once, the kind of each of the M blocks; or the scalars of the clients that reported, at most

@@ -5,7 +5,7 @@ Shapes: E examples, R rows, C candidate answers of an example.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,6 +60,18 @@ def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
             part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()
             log_p_EC[chosen, : part.shape[1]] = part
     return log_p_EC
+
+
+def shared_preference(network: Blocks, rows: Rows, held_N: Iterable[np.ndarray], num_clients: int) -> np.ndarray:
+    """The mean over clients of :func:`label_prior` on each client's rows, (C,), float64."""
+    most = prior_rows(num_clients)
+    chosen_N = [held[spread(len(held), most)] for held in held_N]
+    return np.mean([label_prior(network, rows.rows(chosen), most) for chosen in chosen_N], axis=0)
+
+
+def prior_rows(num_clients: int) -> int:
+    """The number of rows on which each client measures its preference."""
+    return -(-PRIOR_ROWS // num_clients)
 
 
 def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarray:

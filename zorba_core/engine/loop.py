@@ -1,41 +1,126 @@
-"""The fine-tuning loop, Algorithm 3 of the paper. In a round, :func:`step`, the server sends seeds, the clients report,
-and the server updates every block.
+"""The fine-tuning loop, Algorithm 3 of the paper, for runs in one process and for federations.
+
+A round (:func:`next_round`): the server sends seeds, the clients report, the server averages, and all move the weights.
+The method (:mod:`zorba_core.engine.methods`) defines the reports and the average; the clients (:class:`Clients`) are in
+this process (:class:`LocalClients`), or behind a network (:mod:`zorba_core.federation.remote`). Everything else stands
+here once.
 
 A round depends only on (network, allocation, data, settings, round index, the method's state): every random choice has
-its own stream, named by its purpose. A round changes nothing but the network's weights in place. The method
-(:mod:`zorba_core.engine.methods.interface`) defines the clients' reports and the update.
-
-:func:`run_rounds` gets the rounds from a :class:`RoundSource`: all clients in this process (:class:`LocalRounds`), or a
-server and its clients over a network (:mod:`zorba_core.federation.server_app`).
+its own stream, named by its purpose. A round changes nothing but the network's weights, in place.
 
 Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import numbers_a_round
+from zorba_core.engine.course import Course
 from zorba_core.engine.directions import Directions, directions_of
-from zorba_core.engine.evaluation import evaluate
-from zorba_core.engine.methods.interface import logged_state
-from zorba_core.engine.parts import method_facts, method_of
+from zorba_core.engine.evaluation import evaluate, shared_preference
+from zorba_core.engine.methods.interface import method_of
+from zorba_core.engine.parts import method_facts
 from zorba_core.engine.randomness import round_seeds, shared_seeds
+from zorba_core.engine.rate import rate_of_round, size_of_step
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, check_reports, describe_refusals
-from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundContext, lr_of_round
+from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundPlan, Step, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
+from zorba_core.engine.update import apply_step
 from zorba_core.errors import InvalidInputError, RunError
+
+
+class Clients(Protocol):
+    """The clients of a run."""
+
+    def collect(self, plan: RoundPlan) -> Reports:
+        """The reports of a round's clients."""
+
+    def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
+        """Take a round's averages, for the clients to apply before the next round; return the events of the round.
+
+        The clients get the averages with the next plan.
+        """
+
+    def preference(self, network: Blocks) -> np.ndarray:
+        """The mean over clients of the model's preference among the label words on their training rows, (C,)."""
+
+    def go_back(self, to: int) -> None:
+        """Return every client to the weights after round ``to``."""
+
+
+class LocalClients:
+    """All clients in this process. They share the network, so there is nothing to publish."""
+
+    def __init__(self, rows: FederatedRows) -> None:
+        self._rows = rows
+
+    def collect(self, plan: RoundPlan) -> Reports:
+        settings, device = plan.settings, plan.network.device
+        asked = np.flatnonzero(plan.asked_N).tolist()
+        batches = {n: client_batch(self._rows, settings, plan.round, n, device) for n in asked}
+        return method_of(settings).report(plan, batches)
+
+    def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
+        return ()
+
+    def preference(self, network: Blocks) -> np.ndarray:
+        held_N = self._rows.held_N
+        return shared_preference(network, self._rows.train, held_N, len(held_N))
+
+    def go_back(self, to: int) -> None:
+        pass
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What all rounds of a run share."""
+
+    network: Blocks  # its weights change from round to round
+    allocation: Allocation
+    settings: Settings
+    clients: Clients
+    evaluation: Rows
+    best: BestWeights = field(default_factory=lambda: BestWeights())
+
+    @classmethod
+    def local(cls, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Self:
+        """With all clients in this process.
+
+        Raises:
+            InvalidInputError: as :func:`check_fit`.
+        """
+        check_fit(network, allocation, rows, settings)
+        return cls(network, allocation, settings, LocalClients(rows), rows.evaluation)
+
+
+class BestWeights:
+    """A copy of the blocks after the best evaluated round, to go back to."""
+
+    def __init__(self) -> None:
+        self.state: TrainState | None = None
+        self.weights_M: list[Tensor] = []
+
+    def keep(self, network: Blocks, state: TrainState) -> None:
+        """Copy the network's blocks."""
+        self.state, blocks = state, range(network.num_blocks)
+        if self.weights_M:  # no new memory
+            for m in blocks:
+                self.weights_M[m].copy_(network.block_weights(m))
+        else:
+            self.weights_M = [network.block_weights(m).clone() for m in blocks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,173 +133,184 @@ class TrainState:
     method_state: MethodState = field(default_factory=dict)
 
 
-class RoundSource(Protocol):
-    """Computes the rounds of a run. The network has the weights after ``rounds_done`` rounds."""
-
-    settings: Settings
-    network: Blocks
-    allocation: Allocation
-
-    @property
-    def rounds_done(self) -> int: ...
-
-    def next_round(self, lr_factor: float) -> Round | None:
-        """One round at the schedule's rate times ``lr_factor``, without evaluation. None if no client gave a usable
-        answer: the weights are unchanged, and the caller tries again."""
-
-
-def run_rounds(
-    source: RoundSource, evaluation: Rows, before: Sequence[Round] = (), *, backs_off: bool = False
-) -> Iterator[Round]:
-    """Yield the base model as round 0, and then each round, with an evaluation if one is due.
-
-    Ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target.
-
-    Args:
-        before: the rounds that a resumed run has done; ``source`` continues after them.
-        backs_off: reduce the learning rate by :func:`back_off`.
-
-    Raises:
-        RunError: the run diverged.
-    """
-    settings, network = source.settings, source.network
-    latest = before[-1] if before else None
-    losses = [done.eval_loss for done in before if done.eval_loss is not None]
-    if latest is None:
-        latest = _evaluated(Round(0), network, evaluation, settings)
-        losses.append(latest.eval_loss)
-        yield latest
-    target = math.inf if settings.target is None else settings.target
-    while source.rounds_done < settings.rounds and (latest.eval_accuracy or 0.0) < target:
-        started = time.perf_counter()
-        done = source.next_round(back_off(losses) if backs_off else 1.0)
-        if done is None:
-            continue
-        latest = _with_costs(done, network, settings, time.perf_counter() - started)
-        if settings.evaluates_after(latest.round):
-            latest = _evaluated(latest, network, evaluation, settings)
-            losses.append(latest.eval_loss)
-        yield latest
-
-
-def back_off(losses: Sequence[float]) -> float:
-    """The factor of the learning rate after these evaluation losses: a half for each two rises in a row."""
-    factor, rises = 1.0, 0
-    for before, after in pairwise(losses):
-        rises = rises + 1 if after > before else 0
-        if rises == 2:
-            factor, rises = 0.5 * factor, 0
-    return factor
-
-
 def init(network: Blocks, settings: Settings) -> TrainState:
     """The state before the first round, with the P shared seeds, all different."""
-    method_state = logged_state(method_of(settings).init(network.num_blocks, settings))
+    method_state = _as_logged(method_of(settings).init(network.num_blocks, settings))
     seeds_P = shared_seeds(settings.seed, settings.num_seeds)
     return TrainState(0, seeds_P, directions_of(network, settings), method_state)
 
 
-def plan_round(state: TrainState, num_clients: int, settings: Settings) -> tuple[int, np.ndarray, np.ndarray]:
-    """The next round's number, Q of the P seeds, and the participating clients."""
-    t = state.rounds_done + 1
-    seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.directions)
-    return t, seeds_Q, asked_clients(num_clients, settings.participation, settings.seed, t)
+def run_rounds(training: Training, state: TrainState | None = None, before: Sequence[Round] = ()) -> Iterator[Round]:
+    """Yield the base model as round 0, and then each round, with an evaluation if one is due.
 
+    Ends after ``settings.rounds`` rounds, or with the first evaluation that reaches the target. Where the losses show
+    that the rate was too large, goes back to the best evaluated round (:class:`zorba_core.engine.course.Course`). At
+    the end the network has the weights of round ``Course.final``.
 
-def step(
-    state: TrainState,
-    network: Blocks,
-    allocation: Allocation,
-    rows: FederatedRows,
-    settings: Settings,
-    lr_factor: float = 1.0,
-) -> tuple[TrainState, Round]:
-    """One round in one process: plan, reports, update. The network has w^(t+1) afterwards.
+    Args:
+        state, before: of a resumed run: its state and its rounds so far. The network has the weights that the next
+            round starts from, and ``training.best`` those of the best round.
 
     Raises:
-        RunError: no client's report is usable. The weights are unchanged.
+        RunError: no client reports, or not even the base model has a finite loss.
     """
-    t, seeds_Q, asked_N = plan_round(state, allocation.num_clients, settings)
-    lr = lr_factor * lr_of_round(settings, t)
-    context = RoundContext(t, lr, seeds_Q, asked_N, network, allocation.A_MN, rows, settings, state.directions)
-    method = method_of(settings)
-    reports = method.report(context)
-    status_N = check_reports(reports.rho_NQ, reports.loss_N, asked_N, mu=settings.mu)
+    settings, network, best = training.settings, training.network, training.best
+    course, latest = Course(before), before[-1] if before else None
+    state = state or init(network, settings)
+    if latest is None:
+        latest = _evaluated(Round(0), training)
+        if latest.diverged:
+            raise RunError("round 0: the base model's loss is not finite; look at its weights and at the rows")
+        course.add(latest)
+        best.keep(network, state)
+        yield latest
+    target = math.inf if settings.target is None else settings.target
+    while course.last < settings.rounds and (latest.eval_accuracy or 0.0) < target:
+        state, latest = next_round(training, state, course)
+        if settings.evaluates_after(latest.round) and not latest.diverged:
+            latest = _evaluated(latest, training)
+        course.add(latest)
+        if course.best == latest.round:
+            best.keep(network, state)
+        to = course.start if course.last < settings.rounds else course.final
+        if to != latest.round:
+            logging.getLogger("zorba_core").info(
+                "round %d: the loss is far above the first one; back to round %d, at half the rate", latest.round, to
+            )
+            network.copy_to_blocks(best.weights_M)
+            state = best.state
+            training.clients.go_back(to)
+        yield latest
+
+
+def next_round(training: Training, state: TrainState, course: Course | None = None) -> tuple[TrainState, Round]:
+    """One round of Algorithm 3, without evaluation. The network has w^(t+1) afterwards.
+
+    Args:
+        course: of the rounds so far. It gives the round's number and the factor of its rate; default: the round after
+            the state's.
+
+    Raises:
+        RunError: no client's report is usable although the weights were evaluated. The weights are unchanged.
+    """
+    started = time.perf_counter()
+    network, settings, clients = training.network, training.settings, training.clients
+    t, factor = (state.rounds_done + 1, 1.0) if course is None else (course.last + 1, course.factor)
+    # Server: this round's seeds and clients.
+    plan = plan_round(t, state, training)
+    # Clients: finite differences along the seeds, eq. (1).
+    reports = clients.collect(plan)
+    # Server: the reports that can be used, and their average for each block, eq. (2).
+    answered_N = reports.status_N == REPORTED
+    checked_N = check_reports(reports.rho_NQ, reports.loss_N, answered_N, mu=settings.mu)
+    status_N = np.where(answered_N, checked_N, reports.status_N)
     reported_N = status_N == REPORTED
-    try:
-        if not reported_N.any():
-            raise RunError(describe_refusals(status_N))
-        rho_bar_MQ, method_state = method.update(context, reports, reported_N, state.method_state)
-    except RunError as error:
-        raise RunError(_diverged(str(error), t, settings)) from None
-    method_state = logged_state(method_state)
+    if not reported_N.any():
+        if course is None or course.start in (0, course.best):
+            raise RunError(f"round {t}: {describe_refusals(status_N)}; look at the clients' rows and at the settings")
+        return state, Round(t, seeds_Q=plan.seeds_Q, status_N=status_N, diverged=True, **_origin(course, t))
+    step, method_state = method_of(settings).update(plan, reports, reported_N, state.method_state)
+    step = _checked_step(step, plan)
+    # Server and clients: w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m.
+    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), training.evaluation.answers, factor)
+    apply_step(network, step, state.directions, lr)
     done = Round(
         t,
         lr,
-        seeds_Q,
+        plan.seeds_Q,
         np.where(reported_N[:, None], reports.rho_NQ, 0.0),
         status_N,
         np.where(reported_N, reports.loss_N, 0.0),
-        rho_bar_MQ,
-        method_state,
+        step.rho_bar_MQ if method_of(settings).exchanges == "scalars" else None,
+        _as_logged(method_state),
         forward_passes=reports.forward_passes,
         backward_passes=reports.backward_passes,
+        **_numbers_sent(plan, status_N),
+        **_origin(course, t),
     )
-    return replace(state, rounds_done=t, method_state=method_state), done
+    done = replace(done, events=clients.publish(done), seconds=time.perf_counter() - started)
+    return replace(state, rounds_done=t, method_state=done.method_state), done
+
+
+def _origin(course: Course | None, t: int) -> dict[str, int]:
+    """``after``, if the round does not start from the one before."""
+    return {} if course is None or course.start == t - 1 else {"after": course.start}
+
+
+def step(
+    state: TrainState, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings
+) -> tuple[TrainState, Round]:
+    """:func:`next_round` with all clients in this process."""
+    return next_round(Training(network, allocation, settings, LocalClients(rows), rows.evaluation), state)
 
 
 def repeat_round(
     state: TrainState, done: Round, network: Blocks, allocation: Allocation, settings: Settings
 ) -> TrainState:
     """Repeat the update of a logged round, without clients."""
-    after = replace(state, rounds_done=done.round, method_state=done.method_state)
-    if done.rho_bar_MQ is not None:
-        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, done.lr)
-        return after
-    A_MN, asked_N = allocation.A_MN, done.status_N != NOT_ASKED
-    context = RoundContext(done.round, done.lr, done.seeds_Q, asked_N, network, A_MN, None, settings, state.directions)
-    reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
-    method_of(settings).update(context, reports, done.reported_N, state.method_state)
-    return after
+    step = Step(done.rho_bar_MQ, done.seeds_Q)
+    if done.rho_bar_MQ is None:
+        asked_N = done.status_N != NOT_ASKED
+        plan = RoundPlan(done.round, done.seeds_Q, asked_N, network, allocation.A_MN, settings, state.directions)
+        reports = Reports(done.rho_NQ, done.loss_N, done.status_N)
+        step, _ = method_of(settings).update(plan, reports, done.reported_N, state.method_state)
+    apply_step(network, step, state.directions, done.lr)
+    return replace(state, rounds_done=done.round, method_state=done.method_state)
 
 
-class LocalRounds:
-    """A :class:`RoundSource` with all clients in this process."""
-
-    def __init__(
-        self,
-        network: Blocks,
-        allocation: Allocation,
-        rows: FederatedRows,
-        settings: Settings,
-        state: TrainState | None = None,
-    ) -> None:
-        check_fit(network, allocation, rows, settings)
-        self.network, self.allocation, self.settings = network, allocation, settings
-        self._rows, self._state = rows, state or init(network, settings)
-
-    @property
-    def rounds_done(self) -> int:
-        return self._state.rounds_done
-
-    def next_round(self, lr_factor: float) -> Round:
-        self._state, done = step(self._state, self.network, self.allocation, self._rows, self.settings, lr_factor)
-        return done
+def plan_round(t: int, state: TrainState, training: Training) -> RoundPlan:
+    """Q of the P seeds and the participating clients of round t."""
+    settings, allocation = training.settings, training.allocation
+    seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.directions)
+    asked_N = asked_clients(allocation.num_clients, settings.participation, settings.seed, t)
+    return RoundPlan(t, seeds_Q, asked_N, training.network, allocation.A_MN, settings, state.directions)
 
 
-def _evaluated(done: Round, network: Blocks, evaluation: Rows, settings: Settings) -> Round:
-    result = evaluate(network, evaluation)
+def _evaluated(done: Round, training: Training) -> Round:
+    """The round with the evaluation after it, or marked as diverged."""
+    network, rows, prior_C = training.network, training.evaluation, None
+    if training.settings.calibration == "batch":
+        prior_C = training.clients.preference(network)
+        rows = replace(rows, prior_C=torch.from_numpy(prior_C))
+    result = evaluate(network, rows)
     if not math.isfinite(result.loss):
-        raise RunError(_diverged(f"the evaluation loss is {result.loss}", done.round, settings))
-    return replace(done, eval_loss=result.loss, eval_accuracy=result.accuracy, weights_sha256=network.weights_sha256())
+        return replace(done, diverged=True)
+    sha256 = network.weights_sha256()
+    return replace(done, eval_loss=result.loss, eval_accuracy=result.accuracy, prior_C=prior_C, weights_sha256=sha256)
 
 
-def _with_costs(done: Round, network: Blocks, settings: Settings, seconds: float) -> Round:
-    per_report, down = numbers_a_round(
-        settings.method, len(done.status_N), network.num_blocks, settings.directions, sum(network.sizes_M)
-    )
-    up = int((done.status_N != NOT_ASKED).sum()) * per_report
-    return replace(done, scalars_up=up, scalars_down=down, seconds=seconds)
+def _numbers_sent(plan: RoundPlan, status_N: np.ndarray) -> dict[str, int]:
+    """``scalars_up`` and ``scalars_down`` of a round."""
+    sizes, settings = sum(plan.network.sizes_M), plan.settings
+    per_report, down = numbers_a_round(settings.method, len(status_N), len(plan.A_MN), settings.directions, sizes)
+    return {"scalars_up": int((status_N != NOT_ASKED).sum()) * per_report, "scalars_down": down}
+
+
+def _as_logged(state: MethodState) -> MethodState:
+    """The state in the float64 of the log, so that a resumed run continues with the same bits."""
+    return {name: np.asarray(value, np.float64) for name, value in state.items()}
+
+
+def _checked_step(step: Step, plan: RoundPlan) -> Step:
+    """The step, with averages in float64.
+
+    Raises:
+        InvalidInputError: a method's averages do not fit the blocks and the seeds.
+        RunError: the step is not finite.
+    """
+    name, shape = plan.settings.method, (len(plan.A_MN), len(step.seeds_Q))
+    if step.gradient_M is not None:
+        finite = all(bool(gradient.isfinite().all()) for gradient in step.gradient_M)
+    elif np.shape(step.rho_bar_MQ) != shape:
+        raise InvalidInputError(
+            f"method {name} returns averages of shape {np.shape(step.rho_bar_MQ)} in place of {shape}"
+        )
+    else:
+        finite = bool(np.isfinite(step.rho_bar_MQ).all())
+        step = replace(step, rho_bar_MQ=np.asarray(step.rho_bar_MQ, np.float64))
+    if not finite:
+        raise RunError(f"round {plan.round}: the step of method {name} is not finite; the run diverged")
+    return step
 
 
 def check_fit(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:
@@ -248,7 +344,3 @@ def check_model(network: Blocks, settings: Settings) -> None:
         raise InvalidInputError(
             f"seq_len is {settings.seq_len} and the model has {network.max_positions} positions; use at most that"
         )
-
-
-def _diverged(what: str, t: int, settings: Settings) -> str:
-    return f"round {t}: {what}; the run diverged, try a smaller learning rate (lr is {settings.lr:g})"

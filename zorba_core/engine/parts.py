@@ -1,16 +1,20 @@
-"""The parts that a run chooses by name: a method, an estimator, a kind of direction. The import loads no torch.
+"""The parts that a run chooses by name: a method, an average, an estimator, a kind of direction. The import loads no
+torch.
 
-A part is a record of facts with the place of its code (``"module:name"``), which a run imports when it needs it.
+A method is an object of a class (:mod:`zorba_core.engine.methods`), whose module loads no torch. The other parts are
+records with a function, or with the place of one (``"module:name"``), which a run imports when it needs it.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from zorba_core.engine.averages import median, per_block, trimmed
 from zorba_core.errors import InvalidInputError
 from zorba_core.registry import Registry, imported
 from zorba_core.vram import ModelSpec, Workload, psi_total_bytes
@@ -18,20 +22,16 @@ from zorba_core.vram import ModelSpec, Workload, psi_total_bytes
 Exchange = Literal["scalars", "estimates", "weights"]
 
 
-@dataclass(frozen=True)
-class MethodFacts:
-    """One method. Those that the paper compares follow its section V.
+class MethodDescription:
+    """What lists, options and tables show of a method: class attributes of
+    :class:`zorba_core.engine.methods.interface.Method`. The paper compares such methods in its section V."""
 
-    A :class:`zorba_core.engine.methods.interface.Method` has the facts and the code in one object.
-    """
-
-    name: str
-    title: str
-    help: str  # one line
-    default_directions: int  # Q of a round in the paper's experiments; 0: the method uses the gradient
-    exchanges: Exchange
-    allocates: bool = False  # whether it uses an allocation; if not, every client activates every block
-    code: str = ""  # "module:class" of the Method; empty: this object is the Method
+    name: ClassVar[str]
+    title: ClassVar[str]
+    help: ClassVar[str]  # one line
+    default_directions: ClassVar[int]  # Q of a round in the paper's experiments; 0: the method uses the gradient
+    exchanges: ClassVar[Exchange] = "scalars"
+    allocates: ClassVar[bool] = False  # whether it uses an allocation; if not, every client activates every block
 
     @property
     def first_order(self) -> bool:
@@ -115,29 +115,40 @@ class DirectionKind:
             )
 
 
-METHODS: Registry[MethodFacts] = Registry("method", "zorba.methods", MethodFacts)
+@dataclass(frozen=True)
+class Average:
+    """One way to average the clients' scalars for each block.
+
+    ``run(rho_NQ, counted_MN, trim)`` returns the average over the clients of each block, (M, Q), float64, without the
+    factor 1/Q; zeros for a block without clients. ``counted_MN``: the clients that activate the block and reported.
+    :func:`zorba_core.engine.averages.per_block` makes it of a function for one block. ``run`` is a function, or
+    "module:name" of one.
+    """
+
+    name: str
+    title: str
+    help: str  # one line
+    run: Callable[..., Any] | str
+
+
+def _register_own_methods() -> None:
+    # By name: the methods' classes are typed with the settings, which take the names of the methods from here.
+    importlib.import_module("zorba_core.engine.methods")
+
+
+METHODS: Registry[MethodDescription] = Registry(
+    "method", "zorba.methods", MethodDescription, home=_register_own_methods
+)
+AVERAGES: Registry[Average] = Registry("average", "zorba.averages", Average)
 ESTIMATORS: Registry[Estimator] = Registry("estimator", "zorba.estimators", Estimator)
 DIRECTIONS: Registry[DirectionKind] = Registry("direction", "zorba.directions", DirectionKind)
 
-_SCALARS, _FEDZO, _FEDIT = (
-    f"zorba_core.engine.methods.{code}" for code in ("interface:ScalarMethod", "fedzo:FedZO", "fedit:FedIT")
-)
-for _method in (
-    MethodFacts(
-        "zorba", "ZorBA", "shared directions, allocated blocks, exchanges scalars", 10, "scalars", True, _SCALARS
-    ),
-    MethodFacts("decomfl", "DeComFL", "shared directions, all blocks, exchanges scalars", 1, "scalars", code=_SCALARS),
-    MethodFacts(
-        "fedzo",
-        "FedZO",
-        "each client's own directions, all blocks, exchanges full estimates",
-        1,
-        "estimates",
-        code=_FEDZO,
-    ),
-    MethodFacts("fedit", "FedIT", "first-order, all blocks, exchanges the model", 0, "weights", code=_FEDIT),
+for _average in (
+    Average("mean", "Mean", "the paper's average", "zorba_core.engine.methods.zorba:mean"),
+    Average("trimmed", "Trimmed mean", "without a share trim at each end", per_block(trimmed)),
+    Average("median", "Median", "the middle value", per_block(median)),
 ):
-    METHODS.register(_method)
+    AVERAGES.register(_average)
 
 _ESTIMATORS = "zorba_core.engine.estimators"
 for _estimator in (
@@ -170,7 +181,7 @@ for _kind in (
     DIRECTIONS.register(_kind)
 
 
-def method_facts(name: str) -> MethodFacts:
+def method_facts(name: str) -> MethodDescription:
     """The method of this name.
 
     Raises:
@@ -179,10 +190,9 @@ def method_facts(name: str) -> MethodFacts:
     return METHODS.get_part(name)
 
 
-def method_of(settings: Any) -> Any:
-    """The :class:`zorba_core.engine.methods.interface.Method` of a run's settings."""
-    facts = METHODS[settings.method]
-    return imported(facts.code)(**vars(facts)) if facts.code else facts
+def average_of(settings: Any) -> Callable[..., Any]:
+    """The average ``(rho_NQ, counted_MN) -> (M, Q)`` of a run's settings."""
+    return functools.partial(imported(AVERAGES.get_part(settings.rule).run), trim=settings.trim)
 
 
 def estimator_of(settings: Any) -> Callable[..., Any]:

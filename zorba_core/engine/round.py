@@ -5,10 +5,9 @@ Shapes: M blocks, N clients, B rows of a batch, P shared seeds, Q directions of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -53,8 +52,16 @@ class Round:
     seconds: float = 0.0  # without the evaluation
     eval_loss: float | None = None  # nats
     eval_accuracy: float | None = None
+    prior_C: np.ndarray | None = None  # calibration batch: the preference taken out in the evaluation
     weights_sha256: str | None = None  # of the evaluated weights, to check a replay
+    after: int | None = None  # the round whose weights it started from, if that is not the one before
+    diverged: bool = False  # the weights after it are of no use
     events: tuple[dict[str, Any], ...] = ()  # clients of a federation that joined, left or were refused
+
+    @property
+    def start(self) -> int:
+        """The round whose weights this round started from."""
+        return self.round - 1 if self.after is None else self.after
 
     @property
     def reported_N(self) -> np.ndarray:
@@ -82,33 +89,48 @@ class FederatedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class RoundContext:
-    """A method's input in a round, for all clients of a process or for one client of a federation."""
+class RoundPlan:
+    """The server's plan of a round, from which the clients compute their reports."""
 
     round: int
-    lr: float
     seeds_Q: np.ndarray  # uint32; empty for a method that uses the gradient
     asked_N: np.ndarray  # bool
-    network: Blocks
+    network: Blocks  # with the weights before the round
     A_MN: np.ndarray
-    rows: FederatedRows | None  # None in a replay, where no client computes
     settings: Settings
     directions: Directions
-
-    def batch(self, client: int) -> Rows:
-        """Client n's mini-batch, without positions that are padding in all rows."""
-        return client_batch(self.rows, self.settings, self.round, client, self.network.device)
 
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """The clients' reports, with zeros for clients that were not asked."""
+    """The clients' reports, with zeros for clients without one."""
 
     rho_NQ: np.ndarray  # float64
     loss_N: np.ndarray  # float64, F_n at the round's start
-    forward_passes: int  # number of passes of one client's batch
+    status_N: np.ndarray  # uint8: REPORTED (not checked so far), NOT_ASKED, SILENT or MALFORMED
+    forward_passes: int = 0  # number of passes of one client's batch
     backward_passes: int = 0
     gradient_M: tuple[Tensor, ...] | None = None  # FedIT: the mean over clients whose loss is finite, (D_m,) each
+
+    @classmethod
+    def of_clients(
+        cls, plan: RoundPlan, clients: Sequence[int], rho_KQ: np.ndarray, loss_K: np.ndarray, **counts: Any
+    ) -> Self:
+        """The reports of K clients, in the order of ``clients``; the others were not asked."""
+        num_clients = plan.A_MN.shape[1]
+        rho_NQ, loss_N = np.zeros((num_clients, rho_KQ.shape[1])), np.zeros(num_clients)
+        status_N = np.full(num_clients, NOT_ASKED, np.uint8)
+        rho_NQ[clients], loss_N[clients], status_N[clients] = rho_KQ, loss_K, REPORTED
+        return cls(rho_NQ, loss_N, status_N, **counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The server's step: block m moves by ``-lr sum_q rho_bar[m, q] v_q,m``, or by ``-lr gradient_M[m]``."""
+
+    rho_bar_MQ: np.ndarray | None = None
+    seeds_Q: Sequence[int] = ()
+    gradient_M: tuple[Tensor, ...] | None = None
 
 
 def client_batch(rows: FederatedRows, settings: Settings, round_index: int, client: int, device: Any = "cpu") -> Rows:
@@ -122,11 +144,3 @@ def client_rows(held: np.ndarray, run_seed: int, round_index: int, client: int, 
     least B rows. The draw depends on (run seed, t, n) alone, so any round can be computed again."""
     generator = stream("batch", run_seed, round_index, client)
     return generator.choice(held, size=batch_size, replace=len(held) < batch_size)
-
-
-def lr_of_round(settings: Settings, round_index: int) -> float:
-    """The learning rate of round t = 1, 2, ...: ``lr``, or a schedule that falls from it to 0 after the last round."""
-    done = (round_index - 1) / settings.rounds
-    if settings.schedule == "cosine":
-        return settings.lr * 0.5 * (1 + math.cos(math.pi * done))
-    return settings.lr

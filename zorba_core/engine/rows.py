@@ -20,6 +20,18 @@ There are three cases.
 A model may prefer some label words for every text. The scores in the loss, the evaluation and predictions are therefore
 minus ``prior_C`` (:func:`zorba_core.engine.evaluation.label_prior`).
 
+A preference that all rows share also limits training: a step that is a little too long changes it for every row at
+once. The *centred* loss (``batch_E``) is free of it. It subtracts from each row's log-probabilities their mean over the
+rows of the client's batch:
+
+    log_p_EC   = log_softmax(scores_EC)
+    centred_EC = log_p_EC - mean over the batch's rows of log_p_EC
+    loss_E     = cross_entropy(centred_EC, label_E)
+
+A change that is the same for all rows of a batch then changes no loss, so its derivative is exactly zero. A batch of
+one row has the loss log C and no gradient at all. At inference the mean over training rows takes the place of the
+batch's mean (Batch Calibration: Zhou et al., 2024, arXiv:2309.17249); here it is the training loss too.
+
 Attention is causal and rows are padded on the right, so no attention mask is needed.
 
 Shapes: E examples, R rows, A candidates of all examples, C candidates of one example, L positions of a row, T tokens
@@ -83,6 +95,9 @@ class Rows:
     divisor_A: Tensor  # divides the sum of the tokens' log-probabilities: 1, or the number of tokens
     words_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # label words of one token each
     prior_C: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))  # empty: zeros
+    batch_E: Tensor = field(
+        default_factory=lambda: torch.zeros(0, dtype=torch.int64)
+    )  # of the example; empty: not centred
 
     @staticmethod
     def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor, words_C: Tokens) -> Rows:
@@ -142,6 +157,11 @@ class Rows:
         return bool((self.answers_E == 1).all())
 
     @property
+    def answers(self) -> int:
+        """C, the most answers that an example chooses among; 1 for written answers."""
+        return len(self.words_C) if self.one_token else int(self.answers_E.max())
+
+    @property
     def metric(self) -> str:
         """``exact_match`` for written answers, else ``accuracy``."""
         return "exact_match" if self.written else "accuracy"
@@ -182,7 +202,12 @@ class Rows:
             *(part[answer] for part in (self.row_A, self.target_AT, self.divisor_A)),
             self.words_C,
             self.prior_C,
+            torch.zeros_like(index_B) if len(self.batch_E) else self.batch_E,  # they are one batch
         )
+
+    def centred(self) -> Rows:
+        """The same examples as one batch with the centred loss. They need the same label words."""
+        return replace(self, batch_E=torch.zeros_like(self.label_E))
 
     @staticmethod
     def joined(parts: Sequence[Rows], device: torch.device | str = "cpu") -> Rows:
@@ -191,6 +216,7 @@ class Rows:
         columns["token_ids_RL"] = _as_wide(columns["token_ids_RL"], 0)
         columns["target_AT"] = _as_wide(columns["target_AT"], NO_TOKEN)
         columns |= {name: columns[name][:1] for name in ("words_C", "prior_C")}
+        columns["batch_E"] = [batch_E + place for place, batch_E in enumerate(columns["batch_E"])]  # a batch each
         return Rows(**{name: torch.cat(column).to(device) for name, column in columns.items()})
 
     def to(self, device: torch.device | str) -> Rows:
@@ -234,11 +260,14 @@ class Rows:
         return score_EC - self.prior_C if len(self.prior_C) else score_EC
 
     def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
-        """Each example's loss, (E,), float64: the cross-entropy over its candidates, or the sum of the cross-entropies
-        of its written answer's tokens."""
+        """Each example's training loss, (E,), float64: the cross-entropy over its candidates, centred if the rows are,
+        or the sum of the cross-entropies of its written answer's tokens."""
         if self.written:
             return -self._candidates(network, final_RPH)[0]
-        return F.cross_entropy(self.scores(network, final_RPH), self.label_E, reduction="none")
+        score_EC = self.scores(network, final_RPH)
+        if len(self.batch_E):
+            score_EC = _without_batch_means(score_EC.log_softmax(dim=1), self.batch_E)
+        return F.cross_entropy(score_EC, self.label_E, reduction="none")
 
     def scored(self, network: Network, final_RPH: Tensor) -> Scored:
         """The sum of the losses, the sum of the weights, and the number of examples that are right: the right candidate
@@ -270,6 +299,13 @@ class Rows:
         log_p_A = log_p_K.new_zeros(len(self.target_AT)).index_add(0, answer_K, log_p_K)
         missed_A = torch.zeros(len(log_p_A), dtype=torch.int64, device=log_p_A.device)
         return log_p_A, missed_A.index_add(0, answer_K, (~largest_K).long()) == 0
+
+
+def _without_batch_means(log_p_EC: Tensor, batch_E: Tensor) -> Tensor:
+    """``log_p_EC`` minus its mean over the examples of each batch."""
+    count_B = torch.bincount(batch_E)
+    sum_BC = log_p_EC.new_zeros(len(count_B), log_p_EC.shape[1]).index_add(0, batch_E, log_p_EC)
+    return log_p_EC - (sum_BC / count_B[:, None])[batch_E]
 
 
 def token_log_probabilities(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from zorba_core.checked import Checked, OneOf
-from zorba_core.engine.parts import DIRECTIONS, ESTIMATORS, METHODS, method_facts
+from zorba_core.engine.parts import AVERAGES, DIRECTIONS, ESTIMATORS, METHODS, method_facts
 from zorba_core.errors import InvalidInputError
 
 MAX_RANK = 2**10
@@ -38,10 +38,13 @@ class Settings(Checked):
     """{choices}."""
     rounds: int = Field(150, ge=1, le=10**8)
     """Rounds, T."""
-    lr: float = Field(1e-2, gt=0)
-    """Learning rate."""
+    lr: Annotated[float, Field(gt=0)] | Literal["auto"] = 1e-2
+    """Learning rate, or auto: every round's expected step has the same length before the schedule."""
     schedule: Literal["constant", "cosine"] = "constant"
     """Schedule of the learning rate over the rounds: {choices}."""
+    calibration: Literal["none", "base", "batch"] = "none"
+    """What the loss takes out of the label words' scores: none, as in the paper; base, the base model's own preference
+    among them; batch, the preference that all rows of a client's batch share."""
     mu: float = Field(1e-3, ge=1e-30)
     """Length of a finite difference, in units of the direction."""
     directions: int | None = Field(None, ge=0, le=MAX_SEEDS, validate_default=True)
@@ -58,6 +61,10 @@ class Settings(Checked):
     """{choices}."""
     estimator: Annotated[str | None, OneOf(ESTIMATORS.meanings)] = Field(None, validate_default=True)
     """How a simulation computes scalars; default: exact, for fedit cohort. {choices}."""
+    rule: Annotated[str, OneOf(AVERAGES.meanings)] = "mean"
+    """How the clients' scalars are averaged. {choices}."""
+    trim: float = Field(0.2, ge=0, lt=0.5)
+    """With rule trimmed: share cut off at each end, rounded up to whole clients."""
     inactive: Literal["frozen", "dropped"] = "frozen"
     """Blocks a client does not activate: frozen, or dropped (zero)."""
     participation: float = Field(1.0, gt=0, le=1)
@@ -100,12 +107,21 @@ class Settings(Checked):
             )
         if facts.first_order and self.estimator != "cohort":
             raise InvalidInputError(f"estimator is {self.estimator} and {self.method} uses the gradient: leave it out")
+        if facts.exchanges != "scalars" and self.rule != "mean":
+            raise InvalidInputError(
+                f"rule is {self.rule} and {self.method} exchanges {facts.exchanges}, no scalars: leave it out"
+            )
         if not facts.first_order and self.directions < 1:
             raise InvalidInputError(f"directions is {self.directions}; it must be at least 1")
         if self.directions > self.num_seeds:
             raise InvalidInputError(
                 f"directions is {self.directions} and num_seeds {self.num_seeds}: a round draws its "
                 "directions from the shared seeds without repeats; give more seeds or fewer directions"
+            )
+        if self.calibration == "batch" and self.batch_size < 2:
+            raise InvalidInputError(
+                f"batch_size is {self.batch_size} and calibration batch takes out what the rows of a batch share: one "
+                "row would have no gradient; use at least 2 rows, or calibration base"
             )
         if self.precision == "tf32" and self.device != "cuda":
             raise InvalidInputError(
@@ -131,15 +147,16 @@ class Settings(Checked):
 
         In a large model random numbers cost most. Low-rank directions need few of them, so hundreds of directions cost
         little in a simulation, and the noise of the estimate no longer limits learning. A small model needs them for a
-        user's own rows, of which it knows little. A large model's products are in bfloat16 if the processor has it,
-        except for finite differences, whose errors would be too large.
+        user's own rows, of which it knows little. Both learn faster by the centred loss (``calibration`` batch). A
+        large model's products are in bfloat16 if the processor has it, except for finite differences, whose errors
+        would be too large.
         """
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {"lr": "auto"} | {name: value for name, value in given.items() if value is not None}
         facts = METHODS.get(given.get("method", "zorba"))
         large = is_large(num_parameters)
         if facts is None or not (large or own_rows):
             return cls(**given)
-        given = {**({"rounds": LARGE_ROUNDS} if large else {}), "schedule": "cosine", **given}
+        given = {**({"rounds": LARGE_ROUNDS} if large else {}), "schedule": "cosine", "calibration": "batch", **given}
         exact = facts.first_order or given.get("estimator", "exact") == "exact"
         if facts.exchanges == "scalars":
             given.setdefault("direction", "low-rank")

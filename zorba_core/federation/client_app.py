@@ -53,11 +53,18 @@ def _answers(work: Callable[[Message, Context, NodeConfig], RecordDict]) -> Call
 def hello(message: Message, context: Context, own: NodeConfig) -> RecordDict:
     """Open the replica and this client's rows; answer with the partition, the number of rows and the base model's
     hash."""
-    run, terms, needs_prior = protocol.read_hello(message.content)
+    run, terms = protocol.read_hello(message.content)
     client = _open(run, Terms.read(terms), own)
     protocol.store_hello(message.content, context.state)
-    place = {"partition": own.partition, "rows": len(client.rows), "base": client.replica.base_sha256}
-    return _records({**place, **({"prior_C": client.label_prior().tolist()} if needs_prior else {})})
+    return _records({"partition": own.partition, "rows": len(client.frame), "base": client.replica.base_sha256})
+
+
+@app.query("prompts")
+@_answers
+def prompts(message: Message, context: Context, own: NodeConfig) -> RecordDict:
+    """The loss of each prompt on some of this client's rows."""
+    client, instruction = _followed(message, context, own)
+    return _records({"losses": client.prompt_losses(instruction)})
 
 
 @app.train()
@@ -72,10 +79,9 @@ def train(message: Message, context: Context, own: NodeConfig) -> RecordDict:
 @app.evaluate()
 @_answers
 def evaluate(message: Message, context: Context, own: NodeConfig) -> RecordDict:
-    """The loss on the held-out rows, for the search of a learning rate."""
+    """The model's preference among the label words on this client's rows."""
     client, instruction = _followed(message, context, own)
-    loss, weight = client.held_out_loss(instruction)
-    return _records({"loss": loss, "weight": weight})
+    return _records({"prior_C": client.preference(instruction).tolist()})
 
 
 @app.query("catch_up")
@@ -103,7 +109,7 @@ def _followed(message: Message, context: Context, own: NodeConfig) -> tuple[Clie
     """The message's client and instruction, after the replica has applied the instruction's averages."""
     instruction = protocol.read_instruction(message.content)
     if instruction.run != _run or own.partition not in _clients:  # a new process
-        run, terms, _ = protocol.read_hello(context.state)
+        run, terms = protocol.read_hello(context.state)
         if run != instruction.run:
             raise ProtocolError("the client has no greeting of this run")
         _open(run, Terms.read(terms), own)

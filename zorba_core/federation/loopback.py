@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -29,10 +30,10 @@ from zorba_core.federation.request import APP, Request
 from zorba_core.federation.server_app import serve
 from zorba_core.files import write_text
 from zorba_core.runs import Run
-from zorba_core.runs.folder import Notice
 from zorba_core.runs.record import Callback
 from zorba_core.runs.terminal import Interrupted, deferred_interrupt, undisturbed
 
+_log = logging.getLogger(__name__)
 _HOST, _SUPERLINK = "127.0.0.1", "loop"
 _COMMANDS = Path(sys.executable).parent  # the folder of Flower's commands
 _WITH_PARENT = """
@@ -52,7 +53,7 @@ def federate_on_loopback(
     nodes: Sequence[Mapping[str, Any]],
     *,
     callbacks: Sequence[Callback] = (),
-    notice: Notice = lambda line: None,
+    quiet: bool = False,
     started: Mapping[str, Any] | None = None,
 ) -> Run:
     """Serve a run to its end with one SuperNode for each of ``nodes`` (their ``--node-config``). All processes have
@@ -68,7 +69,7 @@ def federate_on_loopback(
 
     def main(grid: Grid, context: Context) -> None:
         request = Request.of(context.run_config)
-        done.append(serve(request, grid, callbacks=callbacks, notice=notice, started=started))
+        done.append(serve(request, grid, callbacks=callbacks, quiet=quiet, started=started))
 
     folder = Path(tempfile.mkdtemp(prefix="zorba-federate-"))
     _pass_proxies()
@@ -77,7 +78,7 @@ def federate_on_loopback(
             port = processes.start_superlink()
             for node in nodes:
                 processes.start_node(node)
-            notice(f"SuperLink on {_HOST}:{port} and {len(nodes)} SuperNodes, which load the model now")
+            _log.info(f"SuperLink on {_HOST}:{port} and {len(nodes)} SuperNodes, which load the model now")
             processes.submit(run_config)
             resident.shorten_waits()
             resident.serve_task(f"{_HOST}:{port}", main)

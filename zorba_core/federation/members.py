@@ -7,13 +7,13 @@ for it. An invalid answer never raises here: it becomes an event with the client
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
@@ -23,8 +23,8 @@ from zorba_core.federation import protocol
 from zorba_core.federation.options import ServerOptions
 from zorba_core.federation.protocol import HELLO, Answer, Instruction, Line, ProtocolError
 from zorba_core.federation.request import Terms
-from zorba_core.runs.folder import Notice, task_of
 
+_log = logging.getLogger(__name__)
 _LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.2, 2.0  # seconds
 _SECONDS_TO_RECOVER = 60.0
 
@@ -36,7 +36,6 @@ class Seat:
     node: int  # Flower's id of its SuperNode
     rows: int
     replica_round: int  # the client needs the averages after this round
-    prior_C: np.ndarray | None  # its label prior, if the run needs one
     late: bool = False  # an answer is overdue
 
 
@@ -67,22 +66,20 @@ class Members:
         base_sha256: str,
         *,
         line: Line,
-        needs_prior: bool = False,
-        notice: Notice = lambda line: None,
     ) -> None:
         self.seats: dict[int, Seat] = {}  # by client
         self.line, self.run = line, run
         self._grid, self._terms, self._options = grid, terms, options
-        self._base_sha256, self._needs_prior, self._notice = base_sha256, needs_prior, notice
+        self._base_sha256 = base_sha256
         self._unanswered: dict[str, _Sent] = {}  # by message id
         self._turned_away: dict[int, str] = {}  # the reason, by node
         self._events: list[dict[str, Any]] = []
         self._looked = -_LOOK_FOR_NODES
 
     def note(self, what: str, **content: Any) -> None:
-        """Store an event for the next round's record, and print it as one line."""
+        """Store an event for the next round's record, and log it as one line."""
         words = ", ".join(f"{name} {value}" for name, value in content.items())
-        self._notice(printable(f"{what}: {words}"))  # a client's text may contain terminal codes
+        _log.info("%s", printable(f"{what}: {words}"))  # a client's text may contain terminal codes
         self._events.append({"what": what, **content})
 
     def refuse(self, client: int, reason: str) -> None:
@@ -100,10 +97,10 @@ class Members:
         return [client for client in sorted(self.seats) if self.seats[client].node not in owing]
 
     def begin(self, line: Line) -> None:
-        """Start another line: every client's replica returns to the base model."""
+        """Start another line: every client's replica starts from the base model."""
         self.line = line
         for seat in self.seats.values():
-            seat.replica_round = line.start
+            seat.replica_round = 0
 
     def gather(self, needed: int) -> None:
         """Wait for all clients; after ``start_timeout`` seconds ``needed`` of them are enough.
@@ -140,7 +137,7 @@ class Members:
         self._turned_away = {node: why for node, why in self._turned_away.items() if node in present}
         known = {sent.node for sent in self._unanswered.values()} | {seat.node for seat in self.seats.values()}
         hello = {
-            node: protocol.hello(self.run, self._terms.to_json(), needs_prior=self._needs_prior)
+            node: protocol.hello(self.run, self._terms.to_json())
             for node in sorted(present - known - set(self._turned_away))
         }
         self._send(HELLO, hello, self._options.start_timeout)
@@ -215,17 +212,11 @@ class Members:
             answer = Answer(message)
             if answer.error:
                 raise ProtocolError(answer.error)
-            client, replica_round, rows = answer.whole("partition"), answer.whole("replica_round"), answer.whole("rows")
+            client, rows = answer.whole("partition"), answer.whole("rows")
             if client >= self._terms.clients:
                 raise ProtocolError(f"partition-id {client} is none of 0 to {self._terms.clients - 1}")
             if answer.text("base") != self._base_sha256:
                 raise ProtocolError("its base model is not the server's: the fingerprints differ")
-            if self.line.number == 0 and replica_round > self.line.end:
-                raise ProtocolError(
-                    f"its replica is at round {replica_round} and the log ends at {self.line.end}: if the log has lost "
-                    "its end, restore it; if not, restart the client"
-                )
-            prior_C = answer.numbers("prior_C", task_of(self._terms.task).num_classes) if self._needs_prior else None
         except ProtocolError as error:
             self._turned_away[node] = str(error)
             self.note("turned away", node=str(node), reason=str(error))
@@ -233,8 +224,8 @@ class Members:
         if client in self.seats:
             self._turned_away[self.seats[client].node] = reason = "another node has its partition-id"
             self._leave(client, reason)
-        self.seats[client] = Seat(node, rows, replica_round if self.line.number == 0 else self.line.start, prior_C)
-        self.note("joined", client=client, rows=rows, replica_round=replica_round)
+        self.seats[client] = Seat(node, rows, replica_round=0)  # it skips averages that it has applied
+        self.note("joined", client=client, rows=rows)
 
     def _leave(self, client: int, reason: str) -> None:
         node = self.seats.pop(client).node

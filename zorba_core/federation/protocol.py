@@ -1,9 +1,10 @@
 """The messages between server and clients as Flower's records, and the checks of answers.
 
-    message type     server to client                                client to server
-    query.hello      the run's name and terms                        partition, rows, base model, label prior
+    message type     server to client                                       client to server
+    query.hello      the run's name and terms                               partition, rows, base model
+    query.prompts    prompts, and how many rows to measure them on          the loss of each prompt
     train            instruction: seeds, the client's blocks, new averages  Q scalars and the loss
-    evaluate         instruction: new averages, held-out rows               the loss on those rows
+    evaluate         instruction: new averages                              its preference among the label words
     query.catch_up   instruction: new averages                              SHA-256 of the weights
 
 Every answer has either ``replica_round`` (the next message needs the averages after this round) or ``error`` (the
@@ -18,13 +19,18 @@ Shapes: M blocks, Q directions of a round, R rounds.
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-HELLO, TRAIN, EVALUATE, CATCH_UP = "query.hello", "train", "evaluate", "query.catch_up"
+if TYPE_CHECKING:
+    from zorba_core.engine.round import Round
+
+HELLO, PROMPTS, TRAIN, EVALUATE, CATCH_UP = "query.hello", "query.prompts", "train", "evaluate", "query.catch_up"
 MAX_REASON = 300
 _RECORD, _NUMBERS, _SCALARS = "zorba", "zorba-numbers", "scalars"
 
@@ -35,51 +41,63 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """The update of one round. The weights are the base model plus all updates so far."""
+    """The update of one round, which starts from the weights after round ``after``."""
 
     round: int
+    after: int
     lr: float
     seeds_Q: np.ndarray  # uint32
     rho_bar_MQ: np.ndarray  # float64
 
+    @classmethod
+    def of(cls, done: Round) -> Average:
+        return cls(done.round, done.start, done.lr, done.seeds_Q, done.rho_bar_MQ)
+
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Consecutive rounds that start at the base model. Line 0 is the run; lines 1, 2, ... are trials of a learning
-    rate."""
+    """The rounds whose updates, from the base model on, make the server's weights. A run that goes back to an earlier
+    round, and a server that starts again, begin a line with another number: replicas then start from the base model."""
 
-    number: int = 0
-    start: int = 0  # number of the round before the first; the weights are then the base model's
-    averages: list[Average] = field(default_factory=list)  # of the rounds start + 1, start + 2, ...
+    number: int
+    averages: list[Average] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round] = ()) -> Line:
+        return cls(secrets.randbits(48), [Average.of(done) for done in rounds])
 
     @property
     def end(self) -> int:
         """The last round."""
-        return self.start + len(self.averages)
+        return self.averages[-1].round if self.averages else 0
 
     def after(self, replica_round: int) -> tuple[Average, ...]:
         """The averages after a round."""
-        return tuple(self.averages[max(0, replica_round - self.start) :])
+        return tuple(average for average in self.averages if average.round > replica_round)
 
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """A message for one client: apply the averages, then compute scalars, a loss or a hash of the weights."""
+    """A message for one client: apply the averages, then compute what the message's type asks for."""
 
     run: str
-    line: int
-    start: int  # as in Line
-    averages: tuple[Average, ...]  # consecutive rounds; the client skips those that it has applied
+    line: int  # number of the line
+    averages: tuple[Average, ...]  # each after the one before; the client skips those that it has applied
     round: int = 0  # the round to compute scalars for
     seeds_Q: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
     blocks: tuple[int, ...] = ()  # this client's column of the allocation
-    held_out: tuple[int, ...] = ()  # positions of rows that the client evaluates on and does not train on
     prior_C: tuple[float, ...] = ()  # subtracted from the label scores; empty: none
+    prompt: str = ""  # of the run, if it was chosen; empty: the one in the terms
+    prompts: tuple[str, ...] = ()  # to measure
+    rows: int = 0  # to measure them on
 
 
-def hello(run: str, terms: str, *, needs_prior: bool) -> RecordDict:
+_FIELDS, _LISTS = ("run", "line", "round", "prompt", "rows"), ("blocks", "prior_C", "prompts")
+
+
+def hello(run: str, terms: str) -> RecordDict:
     """The greeting of a client. ``terms``: JSON of :class:`zorba_core.federation.request.Terms`."""
-    return RecordDict({_RECORD: ConfigRecord({"run": run, "terms": terms, "needs_prior": needs_prior})})
+    return RecordDict({_RECORD: ConfigRecord({"run": run, "terms": terms})})
 
 
 def instruction_records(instruction: Instruction) -> RecordDict:
@@ -87,10 +105,11 @@ def instruction_records(instruction: Instruction) -> RecordDict:
     averages = instruction.averages
     config = ConfigRecord(
         {
-            **{name: getattr(instruction, name) for name in ("run", "line", "start", "round")},
-            **{name: list(getattr(instruction, name)) for name in ("blocks", "held_out", "prior_C")},
+            **{name: getattr(instruction, name) for name in _FIELDS},
+            **{name: list(getattr(instruction, name)) for name in _LISTS},
             "seeds_Q": instruction.seeds_Q.tolist(),
             "rounds": [average.round for average in averages],
+            "afters": [average.after for average in averages],
             "lrs": [float(average.lr) for average in averages],
             "seeds_RQ": [seed for average in averages for seed in average.seeds_Q.tolist()],
             "rho_bar_RMQ": [value for average in averages for value in average.rho_bar_MQ.ravel().tolist()],
@@ -110,27 +129,27 @@ def read_instruction(records: RecordDict) -> Instruction:
     try:
         config = dict(records[_RECORD])
         numbers = np.array(config["rho_bar_RMQ"], np.float64)
-        rounds, lrs = config["rounds"], config["lrs"]
+        rounds, afters, lrs = config["rounds"], config["afters"], config["lrs"]
         seeds_RQ = np.array(config["seeds_RQ"], np.uint32).reshape(len(rounds), -1 if rounds else 0)
         if not (np.isfinite(numbers).all() and np.isfinite(lrs).all()):
             raise ValueError("not all averages are finite")
         rho_bar_RMQ = numbers.reshape(len(rounds), -1, seeds_RQ.shape[1]) if rounds else ()
-        averages = tuple(map(Average, rounds, lrs, seeds_RQ, rho_bar_RMQ))
-        same = {name: config[name] for name in ("run", "line", "start", "round")}
-        lists = {name: tuple(config[name]) for name in ("blocks", "held_out", "prior_C")}
+        averages = tuple(map(Average, rounds, afters, lrs, seeds_RQ, rho_bar_RMQ))
+        same = {name: config[name] for name in _FIELDS}
+        lists = {name: tuple(config[name]) for name in _LISTS}
         return Instruction(**same, averages=averages, seeds_Q=np.array(config["seeds_Q"], np.uint32), **lists)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"the server's instruction cannot be read ({type(error).__name__}: {error})") from None
 
 
-def read_hello(records: RecordDict) -> tuple[str, str, bool]:
-    """The run's name, its terms, and whether the run needs a label prior, from a message or from the client's state.
+def read_hello(records: RecordDict) -> tuple[str, str]:
+    """The run's name and its terms, from a message or from the client's state.
 
     Raises:
         ProtocolError: the greeting is missing or incomplete.
     """
     try:
-        return tuple(records[_RECORD][name] for name in ("run", "terms", "needs_prior"))
+        return tuple(records[_RECORD][name] for name in ("run", "terms"))
     except KeyError as error:
         raise ProtocolError(f"the server's greeting has no {error}") from None
 

@@ -16,25 +16,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from zorba_core.data.divide import divide
 from zorba_core.data.encode import encode
 from zorba_core.data.load import load
 from zorba_core.data.own_rows import labelled_rows
 from zorba_core.data.task import TableRows, Task
-from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import directions_of
-from zorba_core.engine.evaluation import evaluate, label_prior
-from zorba_core.engine.parts import method_of
-from zorba_core.engine.round import FederatedRows, RoundContext
+from zorba_core.engine.evaluation import label_prior, prior_rows
+from zorba_core.engine.methods.interface import method_of
+from zorba_core.engine.round import FederatedRows, RoundPlan, client_batch
 from zorba_core.engine.rows import Rows
+from zorba_core.engine.update import update_blocks
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation.protocol import Average, Instruction, ProtocolError
 from zorba_core.federation.request import Terms
 from zorba_core.runs.folder import task_of
-from zorba_core.runs.load import check_tokens, open_network, prior_rows, with_data
+from zorba_core.runs.load import check_tokens, open_network, with_data
 from zorba_core.runs.models import BUNDLED
+from zorba_core.runs.prompt import prompt_losses
 
 
 class Replica:
@@ -47,12 +47,11 @@ class Replica:
         """
         if model is None and terms.model not in BUNDLED:
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
-        self.settings = terms.settings.replace(device=device)
-        self.network, self.tokenizer = open_network(model or terms.model, self.settings)
+        self.settings, self._model = terms.settings.replace(device=device), model or terms.model
+        self.network, self.tokenizer = open_network(self._model, self.settings)
         self.base_sha256 = self.network.weights_sha256()
         self.directions = directions_of(self.network, self.settings)
         self.line, self.round = 0, 0
-        self._base_M: list[Tensor] | None = None  # a copy of the base weights during trials of a learning rate
 
     def follow(self, instruction: Instruction) -> None:
         """Apply the instruction's averages, except those already applied.
@@ -61,26 +60,20 @@ class Replica:
             ProtocolError: an average of an earlier round is missing, or the averages are of another model.
         """
         if instruction.line != self.line:
-            self._begin(instruction.line, instruction.start)
+            if self.round:  # another line starts from the base model; loading it again needs no second copy in memory
+                self.network, _ = open_network(self._model, self.settings)
+            self.line, self.round = instruction.line, 0
         for average in instruction.averages:
             if average.round > self.round:
                 self._apply(average)
 
-    def _begin(self, line: int, start: int) -> None:
-        """Return to the base model."""
-        if self.line == 0 and self.round:
-            raise ProtocolError(f"the replica is at round {self.round} of the run, which has no more trial rounds")
-        if self._base_M is None:
-            self._base_M = [self.network.block_weights(m).clone() for m in range(self.network.num_blocks)]
-        self.network.copy_to_blocks(self._base_M)
-        self.line, self.round = line, start
-        if line == 0:
-            self._base_M = None
-
     @torch.no_grad()
     def _apply(self, average: Average) -> None:
-        if average.round != self.round + 1:
-            raise ProtocolError(f"the averages begin at round {average.round} and the replica is at {self.round}")
+        if average.after != self.round:
+            raise ProtocolError(
+                f"the average of round {average.round} is for the weights after round {average.after}, and the replica "
+                f"is at {self.round}"
+            )
         blocks = average.rho_bar_MQ.shape[0]
         if blocks != self.network.num_blocks:
             raise ProtocolError(f"averages are for {blocks} blocks and the model has {self.network.num_blocks}")
@@ -129,14 +122,33 @@ class Client:
         if own.partition >= terms.clients:
             raise InvalidInputError(f"partition-id is {own.partition}; this run has 0 to {terms.clients - 1}")
         self.terms, self.own, self.replica = terms, own, replica
-        task = task_of(terms.task)
-        frame = _own_rows(terms, task, own)
-        self.rows: Rows = encode(task, frame, replica.tokenizer, terms.settings.seq_len)
-        check_tokens(replica.network, replica.tokenizer, self.rows)
+        self.task = task_of(terms.task)
+        self.frame = _own_rows(terms, self.task, own)
+        self._rows = ("", self._encoded(""))
 
-    def label_prior(self) -> np.ndarray:
-        """The base model's mean preference among the label words on this client's rows, (C,), float64."""
-        return label_prior(self.replica.network, self.rows, prior_rows(self.terms.clients))
+    def rows(self, prompt: str = "") -> Rows:
+        """The client's rows, with the prompt that the server chose."""
+        if prompt != self._rows[0]:
+            self._rows = (prompt, self._encoded(prompt))
+        return self._rows[1]
+
+    def _encoded(self, prompt: str) -> Rows:
+        settings, replica = self.terms.settings, self.replica
+        task = replace(self.task, prompt=prompt, prompts=()) if prompt else self.task
+        rows = encode(task, self.frame, replica.tokenizer, settings.seq_len)
+        check_tokens(replica.network, replica.tokenizer, rows)
+        return rows.centred() if settings.calibration == "batch" else rows
+
+    def preference(self, instruction: Instruction) -> np.ndarray:
+        """The model's mean preference among the label words on this client's rows, (C,), float64."""
+        return label_prior(self.replica.network, self.rows(instruction.prompt), prior_rows(self.terms.clients))
+
+    def prompt_losses(self, instruction: Instruction) -> list[float]:
+        """The loss of each of the instruction's prompts on some of this client's rows, nats."""
+        replica, settings = self.replica, self.terms.settings
+        where = (replica.tokenizer, replica.network, settings.seq_len)
+        key = (settings.seed, self.own.partition)
+        return prompt_losses(self.task, self.frame, *where, instruction.prompts, instruction.rows, key=key)
 
     def scalars(self, instruction: Instruction) -> tuple[np.ndarray, float, int]:
         """rho_Q, the loss and the number of forward passes of the instruction's round. The weights do not change.
@@ -159,31 +171,12 @@ class Client:
         # Client n of n + 1, so that it draws the same batches as client n of a run in one process.
         A_MN, asked_N = np.zeros((M, n + 1), dtype=bool), np.zeros(n + 1, dtype=bool)
         A_MN[list(instruction.blocks), n] = asked_N[n] = True
-        rows = self._with_prior(instruction)
-        held = np.setdiff1d(np.arange(len(rows)), instruction.held_out)
-        context = RoundContext(
-            instruction.round,
-            0.0,  # no learning rate: the client does not update
-            instruction.seeds_Q,
-            asked_N,
-            replica.network,
-            A_MN,
-            FederatedRows(rows, {n: held}, rows),
-            replica.settings,
-            replica.directions,
-        )
-        reports = method_of(replica.settings).report(context)
+        rows = replace(self.rows(instruction.prompt), prior_C=torch.tensor(instruction.prior_C, dtype=torch.float64))
+        settings, network, held = replica.settings, replica.network, np.arange(len(rows))
+        plan = RoundPlan(instruction.round, instruction.seeds_Q, asked_N, network, A_MN, settings, replica.directions)
+        batch = client_batch(FederatedRows(rows, {n: held}, rows), settings, plan.round, n, network.device)
+        reports = method_of(settings).report(plan, {n: batch})
         return reports.rho_NQ[n], float(reports.loss_N[n]), reports.forward_passes
-
-    def held_out_loss(self, instruction: Instruction) -> tuple[float, float]:
-        """The weighted sum of the losses over the held-out rows, nats, and the sum of their weights."""
-        some = self._with_prior(instruction).rows(np.array(instruction.held_out))
-        weight = float(some.weights.sum())
-        network = self.replica.network
-        return evaluate(network, some, precision=network.precision).loss * weight, weight
-
-    def _with_prior(self, instruction: Instruction) -> Rows:
-        return replace(self.rows, prior_C=torch.tensor(instruction.prior_C, dtype=torch.float64))
 
 
 def _own_rows(terms: Terms, task: Task, own: NodeConfig) -> pd.DataFrame:
@@ -203,7 +196,7 @@ def _of_file(task: Task, path: str) -> pd.DataFrame:
     try:
         return labelled_rows(task, path)
     except ZorbaError as error:
-        logging.getLogger("zorba").warning("zorba: this client's rows do not fit the run's task: %s", error)
+        logging.getLogger(__name__).warning("zorba: this client's rows do not fit the run's task: %s", error)
         raise InvalidInputError(
             f"this client's rows do not fit the task {task.name}; the client's log has the details"
         ) from None

@@ -23,7 +23,7 @@ from zorba_core.data.divide import division_of
 from zorba_core.data.infer import task_for
 from zorba_core.data.task import Overrides, TableRows, Task, get_task, task_from
 from zorba_core.engine.parts import ESTIMATORS, METHODS, method_facts
-from zorba_core.engine.settings import Settings, is_large
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.options import ServerOptions
 from zorba_core.runs.folder import RunFolder, task_config
@@ -93,8 +93,6 @@ class Request:
     allocation: Allocation
     origin: dict[str, Any]  # how the allocation was computed, for the run's config
     options: ServerOptions
-    find_lr: bool
-    prior: bool
     threads: int
     force: bool
     runs_folder: str
@@ -133,15 +131,12 @@ class Request:
             settings=Settings(**settings),
         )
         allocation, origin = _allocation(config, spec.num_blocks, terms)
-        needs_prior = {"yes": True, "no": False}.get(config.get("prior"), task.is_own or is_large(spec.num_parameters))
         return cls(
             task,
             terms,
             allocation,
             origin,
             ServerOptions(**options),
-            find_lr=config["find-lr"],
-            prior=needs_prior and task.kind == "labels" and not task.prior,
             threads=config["threads"],
             force=config["force"],
             runs_folder=config["runs-folder"],
@@ -150,7 +145,7 @@ class Request:
 
     @classmethod
     def to_resume(cls, run: RunFolder) -> Self:
-        """The request of an interrupted run, whose label prior and learning rate are decided.
+        """The request of an interrupted run, whose prompt and label prior are decided.
 
         Raises:
             InvalidInputError: the run was not a federated one.
@@ -168,7 +163,7 @@ class Request:
             settings=run.settings,
         )
         options = ServerOptions(**{name: config["federation"][name] for name in ServerOptions.model_fields})
-        settled = {"find_lr": False, "prior": False, "threads": config["threads"], "force": config["force"]}
+        settled = {"threads": config["threads"], "force": config["force"]}
         place = {"runs_folder": str(run.path.parent), "name": None}
         return cls(task, terms, run.allocation, {}, options, **settled, **place, resume=run).checked()
 

@@ -29,8 +29,8 @@ def kaleido_options() -> dict[str, object]:
 
 
 def picture_bytes(figure: go.Figure, suffix: str) -> bytes:
-    """The figure as ``pdf``, ``svg`` or ``png`` (two pixels for each of the figure's). Takes about two seconds, less if
-    a kaleido server runs."""
+    """The figure as ``pdf``, ``svg`` or ``png`` (two pixels for each of the figure's). It starts a browser,
+    unless a kaleido server runs."""
     import kaleido
 
     options = {

@@ -16,7 +16,7 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,13 +27,13 @@ import pandas as pd
 from zorba_core.allocation import Allocation
 from zorba_core.data.divide import DIRICHLET
 from zorba_core.data.task import Task, get_task, table_of, task_from
+from zorba_core.engine.course import Course, path
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import read_json
 from zorba_core.runs.log import CONFIG, read_log
 
-Notice = Callable[[str], None]  # called with a line for the user
 SUMMARY = "summary.json"
 DEFAULT_FOLDER = Path("artifacts/runs")
 BACKWARD_WORK = 2  # forward passes that cost about as much as one backward pass
@@ -85,6 +85,11 @@ class RunFolder:
         """Rounds in the log, without round 0."""
         return max(len(self.rounds) - 1, 0)
 
+    @property
+    def final_round(self) -> int:
+        """The round whose weights are the run's model: the last one, unless it is worse than the base model."""
+        return Course(self.rounds).final
+
     @cached_property
     def settings(self) -> Settings:
         """The settings in the config; a setting that is not there has its default.
@@ -104,8 +109,12 @@ class RunFolder:
 
     @cached_property
     def task(self) -> Task:
-        """The task, with the run's prompt, label words and label prior. No row is read."""
-        return task_of(self.config)
+        """The task, with the run's prompt and label words, and the preference among these that the run's model takes
+        out of its scores. No row is read."""
+        task = task_of(self.config)
+        measured = [done for done in path(self.rounds, self.final_round) if done.prior_C is not None]
+        measured = measured or [done for done in self.rounds[:1] if done.prior_C is not None]
+        return replace(task, prior=tuple(measured[-1].prior_C.tolist())) if measured else task
 
     @cached_property
     def allocation(self) -> Allocation:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -21,7 +20,7 @@ from zorba_core.data.sources import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.evaluation import PRIOR_ROWS, choose_rows, label_prior, spread
+from zorba_core.engine.evaluation import choose_rows, shared_preference
 from zorba_core.engine.loop import check_model
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.rows import Rows
@@ -73,7 +72,10 @@ def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[st
     """:meth:`Settings.suited`; for a user's task also a ``seq_len`` that fits the rows, and a smaller batch for a large
     model with long rows, so that rounds take about the same time. Values in ``given`` that are not None are kept."""
     num_parameters = read_spec(model).num_parameters
+    if task.kind != "labels" and given.get("calibration") is None:
+        given = {**given, "calibration": "none"}
     settings = Settings.suited(num_parameters, own_rows=task.is_own, **given)
+    check_calibration(task, settings)
     if not task.is_own:
         return settings
     if given.get("seq_len") is None:
@@ -126,6 +128,8 @@ def federated_rows(
         **({"clients": list(clients)} if clients else {}),
         **({"files": files} if files else {}),
     }
+    if settings.calibration == "batch":
+        train = train.centred()
     return FederatedRows(train, held_N, evaluation), facts
 
 
@@ -167,19 +171,25 @@ def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Ro
         )
 
 
-def with_label_prior(task: Task, network: Blocks, rows: FederatedRows) -> tuple[Task, FederatedRows]:
-    """Task and rows with a label prior, which is subtracted from the label scores: the model's own preference for each
-    label word. It is the mean over clients of the prior on their own texts; labels are not used."""
-    most = prior_rows(len(rows.held_N))
-    chosen_N = [held[spread(len(held), most)] for held in rows.held_N]
-    prior_C = np.mean([label_prior(network, rows.train.rows(chosen), most) for chosen in chosen_N], axis=0)
+def with_base_preference(task: Task, network: Blocks, rows: FederatedRows) -> tuple[Task, FederatedRows]:
+    """Task and rows whose scores are minus the base model's own preference for each label word (``calibration`` base).
+    It is the mean over clients of the preference on their own texts; labels are not used."""
+    prior_C = shared_preference(network, rows.train, rows.held_N, len(rows.held_N))
     train, evaluation = (replace(part, prior_C=torch.from_numpy(prior_C)) for part in (rows.train, rows.evaluation))
     return replace(task, prior=tuple(prior_C.tolist())), FederatedRows(train, rows.held_N, evaluation)
 
 
-def prior_rows(num_clients: int) -> int:
-    """The number of rows on which each client measures the label prior."""
-    return -(-PRIOR_ROWS // num_clients)
+def check_calibration(task: Task, settings: Settings) -> None:
+    """Refuse a calibration for a task without label words that all rows share.
+
+    Raises:
+        InvalidInputError: names the task and the value to give.
+    """
+    if settings.calibration != "none" and task.kind != "labels":
+        raise InvalidInputError(
+            f"calibration is {settings.calibration} and {task.name} has no label words that all rows share "
+            f"(its kind is {task.kind}); use calibration none"
+        )
 
 
 def evaluation_frame(task: Task, settings: Settings) -> pd.DataFrame:

@@ -28,7 +28,8 @@ from zorba_core.engine.round import Round
 from zorba_core.errors import InvalidInputError, RunError
 
 LOG, CONFIG = "rounds.jsonl", "config.json"
-_DTYPES = {"seeds_Q": "uint32", "rho_NQ": "float64", "status_N": "uint8", "loss_N": "float64", "rho_bar_MQ": "float64"}
+_DTYPES = {"seeds_Q": "uint32", "status_N": "uint8"}
+_DTYPES |= dict.fromkeys(("rho_NQ", "loss_N", "rho_bar_MQ", "prior_C"), "float64")
 _CRC = ',"crc":"%08x"}\n'
 _CRC_BYTES = len(_CRC % 0)
 _MAX_LINE_BYTES = 2**28
@@ -131,7 +132,7 @@ class Log:
 
 
 def _record_of(done: Round) -> dict[str, Any]:
-    """The round's fields as plain JSON; those that are None or empty are left out."""
+    """The round's fields as plain JSON; those that are None, empty or false are left out."""
     record = {}
     for field in fields(Round):
         value = getattr(done, field.name)
@@ -141,7 +142,7 @@ def _record_of(done: Round) -> dict[str, Any]:
             value = {name: array.tolist() for name, array in value.items()}
         elif isinstance(value, tuple):
             value = list(value)
-        if value not in (None, [], {}):
+        if value is not False and value not in (None, [], {}):
             record[field.name] = value
     return record
 

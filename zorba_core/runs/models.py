@@ -21,6 +21,7 @@ from zorba_core.vram import ModelSpec, spec_from_config
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_log = logging.getLogger(__name__)
 MODELS_VARIABLE = "ZORBA_MODELS"
 # The command that gets each model. The first is a part of the repository.
 BUNDLED = {"opt-mini": "git restore artifacts/models", "smollm2-135m": "zorba get-model smollm2-135m"}
@@ -58,16 +59,18 @@ def _is_model(folder: Path) -> bool:
     return (folder / "config.json").is_file()
 
 
-def default_model(own_rows: bool, notice: Callable[[str], None] = lambda line: None) -> str:
+def default_model(own_rows: bool) -> str:
     """The base model of a run that names none: for a user's rows ``REAL_MODEL`` if this machine has it, else
     ``DEFAULT_MODEL``."""
     if not own_rows:
         return DEFAULT_MODEL
     if REAL_MODEL in bundled_models():
         return REAL_MODEL
-    notice(
-        f"the model is {DEFAULT_MODEL}, which was trained only on reviews, news and inference; a real one learns other "
-        f"tasks: zorba get-model {REAL_MODEL}"
+    _log.info(
+        "the model is %s, which was trained only on reviews, news and inference; a real one learns other tasks: zorba "
+        "get-model %s",
+        DEFAULT_MODEL,
+        REAL_MODEL,
     )
     return DEFAULT_MODEL
 

@@ -31,16 +31,17 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.aggregation import average_per_block
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.methods.fedit import mean_gradient
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
+from zorba_core.engine.methods.zorba import average_per_block
 from zorba_core.engine.parts import ESTIMATORS, estimator_of, method_facts
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.round import FederatedRows, client_batch
+from zorba_core.engine.rate import rate_of_round, size_of_step
+from zorba_core.engine.round import FederatedRows, Step, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
@@ -163,7 +164,8 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
     blocks = np.flatnonzero(A_MN.any(axis=1))
-    checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings))
+    lr = rate_of_round(settings, 1, averaged * size_of_step(Step(rho_bar_MU), len(seeds_Q)), rows.train.answers)
+    checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, lr, settings))
     return Preflight(tuple(checks), float(np.sqrt(rho_square)), differences)
 
 
@@ -271,7 +273,8 @@ def _of_gradient(network: Blocks, batches_N: list[Rows], settings: Settings) -> 
     gradient_M, loss_N, _ = mean_gradient(network, batches_N)
     finite = np.isfinite(loss_N).any()
     square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if finite else float("nan")
-    checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, settings)
+    lr = rate_of_round(settings, 1, square**0.5, batches_N[0].answers)
+    checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, lr, settings)
     return Preflight(tuple(checks), square**0.5)
 
 
@@ -281,6 +284,7 @@ def _step_checks(
     step_of: Callable[[int], torch.Tensor],
     averaged: float,
     rho_square: float,
+    lr: float,
     settings: Settings,
 ) -> list[Check]:
     """The checks ``update``, ``stride`` and ``progress``.
@@ -289,8 +293,8 @@ def _step_checks(
         step_of: the probe's step of block m at a rate of 1.
         averaged: the length of a round's step over that of the probe's.
         rho_square: by how much a round at a rate of 1 lowers the loss, to first order.
+        lr: the rate of the first round.
     """
-    lr = settings.lr
     lost = step_square = length = 0.0
     for m in map(int, blocks):
         weights, whole_step = network.block_weights(m), step_of(m)
@@ -309,8 +313,8 @@ def _step_checks(
     lost_finding = f"rounding to the weights' float32 removes {share_lost:.0%} of a round's step"
     stride_finding = f"a round moves the weights by {stride:.3g} times their own length"
     progress_finding = f"{horizon} rounds would lower the loss by {progress:.2g} nats at best"
-    faster = _longer(settings, "a larger lr (--lr auto finds one)")
-    slower = f"an lr below {0.1 * lr / stride:.1g} (--lr auto finds one)" if stride else ""
+    faster = _longer(settings, "a larger lr, or --lr auto")
+    slower = f"an lr below {0.1 * lr / stride:.1g}, or --lr auto" if stride else ""
     progresses = progress >= LEAST_PROGRESS_NATS
     return [
         _at_most("update", share_lost, MOST_LOST, lost_finding, faster),

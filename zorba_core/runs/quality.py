@@ -70,33 +70,32 @@ class Quality(Answered):
     @property
     def confusion_CC(self) -> np.ndarray:
         """The number of rows with label i that were predicted as j, (C, C)."""
-        size = len(self.labels)
-        return np.bincount(self.label_R * size + self.predicted_R, minlength=size * size).reshape(size, size)
+        from sklearn.metrics import confusion_matrix  # slow to load
+
+        return confusion_matrix(self.label_R, self.predicted_R, labels=range(len(self.labels)))
 
     @property
     def per_label(self) -> dict[str, dict[str, Any]]:
         """For each label: its rows, how often it was predicted, precision, recall and F1; ``accuracy`` is the recall.
         A ratio with denominator 0 is None."""
-        confusion_CC = self.confusion_CC
+        from sklearn.metrics import precision_recall_fscore_support
+
+        every = range(len(self.labels))
+        ratios_3C = precision_recall_fscore_support(self.label_R, self.predicted_R, labels=every, zero_division=np.nan)
+        predicted_C = np.bincount(self.predicted_R, minlength=len(self.labels))
         result = {}
-        for label, name in enumerate(self.labels):
-            right, rows = int(confusion_CC[label, label]), int(confusion_CC[label].sum())
-            predicted = int(confusion_CC[:, label].sum())
-            recall = right / rows if rows else None
-            result[name] = {
-                "rows": rows,
-                "predicted": predicted,
-                "accuracy": recall,
-                "precision": right / predicted if predicted else None,
-                "recall": recall,
-                "f1": 2 * right / (rows + predicted) if rows + predicted else None,
-            }
+        for name, predicted, precision, recall, f1, rows in zip(self.labels, predicted_C, *ratios_3C, strict=True):
+            precision, recall, f1 = (None if np.isnan(ratio) else float(ratio) for ratio in (precision, recall, f1))
+            of_label = {"accuracy": recall, "precision": precision, "recall": recall, "f1": f1}
+            result[name] = {"rows": int(rows), "predicted": int(predicted), **of_label}
         return result
 
     @property
     def macro_f1(self) -> float:
         """Mean F1 of the labels that occur or were predicted."""
-        return float(np.mean([entry["f1"] for entry in self.per_label.values() if entry["f1"] is not None]))
+        from sklearn.metrics import f1_score
+
+        return float(f1_score(self.label_R, self.predicted_R, average="macro"))
 
     def describe(self) -> dict[str, Any]:
         """All metrics, for JSON."""

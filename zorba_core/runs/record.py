@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,11 +31,11 @@ from zorba_core.data.task import Task
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import run_communication
-from zorba_core.engine.loop import RoundSource, run_rounds
+from zorba_core.engine.course import Course
+from zorba_core.engine.loop import Training, TrainState, run_rounds
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.round import Round
-from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import fingerprint, write_json
@@ -44,9 +44,6 @@ from zorba_core.runs.log import CONFIG, Log
 from zorba_core.runs.replay import saves_weights, write_weights
 from zorba_core.version import __version__
 from zorba_core.vram import GIB, Workload, psi_client_bytes, psi_model_bytes, spec_of_model
-
-if TYPE_CHECKING:
-    from zorba_core.runs.rate import Rate
 
 _CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
@@ -73,7 +70,6 @@ class Start:
     settings: Settings
     facts: Mapping[str, Any]  # about the rows (:mod:`zorba_core.runs.load`)
     checks: Mapping[str, Any]  # measured by preflight
-    rate: Rate | None  # None: the learning rate was given
 
 
 def begin(
@@ -98,7 +94,7 @@ def begin(
     Raises:
         InvalidInputError: the name, or the folder that holds the runs, cannot be used.
     """
-    allocation, settings, rate = start.allocation, start.settings, start.rate
+    allocation, settings = start.allocation, start.settings
     config = {
         **task_config(start.task),
         "model": os.fspath(model),
@@ -107,7 +103,6 @@ def begin(
         "alpha": asked["alpha"],
         "division": asked["division"],
         **settings.model_dump(),
-        **({} if rate is None else {"rate": rate.describe()}),
         "threads": asked["threads"],
         "force": asked["force"],
         "allocation": {
@@ -156,45 +151,46 @@ def new_folder(
 def complete(
     path: Path,
     log: Log,
-    source: RoundSource,
-    evaluation: Rows,
+    training: Training,
     callbacks: Sequence[Callback] = (),
-    finish: Callable[[], dict[str, Any]] = dict,
     *,
-    backs_off: bool = False,
+    state: TrainState | None = None,
+    finish: Callable[[], dict[str, Any]] = dict,
 ) -> None:
     """Train from the end of the log to the last round, then write the summary.
 
     Args:
-        source: computes the round after the log's last one.
+        training: with the weights after the log's last round.
+        state: of a resumed run, after that round.
         finish: called after the last round; its result is added to the summary.
-        backs_off: halve the learning rate where the evaluation loss rises twice; for a rate from trial rounds.
     """
     for callback in callbacks:
         callback.on_start(path)
-    memory = MemoryMeter(source.settings.device)
+    memory, course = MemoryMeter(training.settings.device), Course(log.rounds)
     with memory_errors():
-        for done in run_rounds(source, evaluation, tuple(log.rounds), backs_off=backs_off):
+        for done in run_rounds(training, state, tuple(log.rounds)):
             log.append(done)
-            if saves_weights(source.settings) and done.round and done.weights_sha256:
-                write_weights(path, source.network, done.round)
+            course.add(done)
+            if saves_weights(training.settings) and done.round and done.weights_sha256:
+                last = course.last == training.settings.rounds
+                write_weights(path, training.network, course.final if last else course.start, training.best)
             for callback in callbacks:
                 callback.on_round(done)
-    write_json(path / SUMMARY, {**summarise(source, log.rounds, memory.describe()), **finish()})
+    write_json(path / SUMMARY, {**summarise(training, log.rounds, memory.describe()), **finish()})
 
 
-def summarise(source: RoundSource, rounds: Sequence[Round], measured: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(training: Training, rounds: Sequence[Round], measured: Mapping[str, Any]) -> dict[str, Any]:
     """The content of ``summary.json``.
 
     Args:
-        source: after the last round.
+        training: after the last round.
         rounds: all rounds, round 0 included.
         measured: the peak memory.
     """
-    settings, network, allocation = source.settings, source.network, source.allocation
+    settings, network, allocation = training.settings, training.network, training.allocation
     evaluated = [done for done in rounds if done.eval_accuracy is not None]
     best = max(evaluated, key=lambda done: done.eval_accuracy)  # the first of equals
-    target = settings.target
+    final, target = rounds[Course(rounds).final], settings.target
     reached = [done.round for done in evaluated if target is not None and done.eval_accuracy >= target]
     total = {name: sum(getattr(done, name) for done in rounds) for name in TOTALS}
     count_KN = _count_reports(rounds, allocation.num_clients)
@@ -223,8 +219,9 @@ def summarise(source: RoundSource, rounds: Sequence[Round], measured: Mapping[st
         "stopped_by": "target" if reached else "rounds",
         "rounds_done": rounds[-1].round,
         "initial_accuracy": evaluated[0].eval_accuracy,
-        "final_accuracy": evaluated[-1].eval_accuracy,
-        "final_loss": evaluated[-1].eval_loss,
+        "final_accuracy": final.eval_accuracy,
+        "final_loss": final.eval_loss,
+        "final_round": final.round,
         "best_accuracy": best.eval_accuracy,
         "best_round": best.round,
         "target": target,

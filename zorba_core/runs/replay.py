@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,16 +25,18 @@ from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import TrainState, init, repeat_round
+from zorba_core.engine.course import Course, path
+from zorba_core.engine.loop import BestWeights, TrainState, init, repeat_round
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import atomic_path
-from zorba_core.runs.folder import Notice, RunFolder, finished_folder, read_folder
+from zorba_core.runs.folder import RunFolder, finished_folder, read_folder
 from zorba_core.runs.load import open_network, use_threads
 from zorba_core.runs.log import LOG
 
+_log = logging.getLogger(__name__)
 WEIGHTS = "weights.safetensors"
 
 
@@ -94,21 +97,19 @@ def replay(
     round_index: int | None = None,
     *,
     model: str | os.PathLike[str] | None = None,
-    notice: Notice = lambda line: None,
 ) -> RunModel:
     """The model after ``round_index`` rounds (0: the base; None: the last). The run may still be in progress.
 
     Args:
         model: folder of the base model, if it is not the one in the run's config.
-        notice: called with one line if the end of the log is damaged.
 
     Raises:
         MissingDataError, InvalidInputError: no such run, base model or round; the end of the log is damaged and
             ``round_index`` is None; the replayed weights differ from the run's.
     """
     run = read_folder(run)
-    target = run.rounds_done if round_index is None else round_index
-    _check_target(run, target, round_index is not None, notice)
+    target = run.final_round if round_index is None else round_index
+    _check_target(run, target, round_index is not None)
     at = weights_round(run.path)
     settings = _settings_here(run, at == target)
     with use_threads(run.threads):
@@ -121,7 +122,7 @@ def replay(
                     f"only {saved}"
                 )
             replay_rounds(run, network, settings, target)
-            if run.finished and target == run.rounds_done:
+            if run.finished and target == run.final_round:
                 with contextlib.suppress(OSError, RunError, InvalidInputError):  # only a cache: a full disk is no error
                     write_weights(run.path, network, target)
     checked = [done.round for done in run.rounds[: target + 1] if done.weights_sha256]
@@ -129,14 +130,22 @@ def replay(
 
 
 @torch.no_grad()
-def replay_rounds(run: RunFolder, network: Blocks, settings: Settings, target: int) -> TrainState:
-    """Apply the first ``target`` rounds of the log to the base weights in ``network``, in place.
+def replay_rounds(
+    run: RunFolder, network: Blocks, settings: Settings, target: int, best: BestWeights | None = None
+) -> TrainState:
+    """Apply the rounds of the log that lead to ``target`` to the base weights in ``network``, in place.
+
+    Args:
+        best: gets a copy of the weights after the best evaluated round, if that is one of them.
 
     Raises:
         InvalidInputError: the fingerprint of the weights differs from the log's.
     """
-    state, rounds = init(network, settings), run.rounds[1 : target + 1]
+    state, rounds = init(network, settings), path(run.rounds, target)
     checked = max((done.round for done in rounds if done.weights_sha256), default=0)
+    keep = None if best is None else Course(run.rounds).best
+    if keep == 0:
+        best.keep(network, state)
     for done in rounds:
         state = repeat_round(state, done, network, run.allocation, settings)
         if done.round == checked and network.weights_sha256() != done.weights_sha256:
@@ -144,6 +153,8 @@ def replay_rounds(run: RunFolder, network: Blocks, settings: Settings, target: i
                 f"{run.path}: round {done.round} replays to other weights here than where the run was made; use the "
                 "processor, device and versions in its config.json"
             )
+        if done.round == keep:
+            best.keep(network, state)
     return state
 
 
@@ -171,16 +182,20 @@ def saves_weights(settings: Settings) -> bool:
     return method_facts(settings.method).first_order or settings.device == "cuda"
 
 
-def write_weights(folder: Path, network: Blocks, round_index: int) -> None:
-    """Write the trained weights after a round to the run's folder, in place of the former file.
+def write_weights(folder: Path, network: Blocks, round_index: int, best: BestWeights | None = None) -> None:
+    """Write the trained weights after a round to the run's folder, in place of the former file; and those of the best
+    evaluated round, if they are others.
 
     Raises:
         RunError: the disk is full, or fails; the former file is unchanged.
     """
     weights = {f"block.{m}": network.block_weights(m) for m in range(network.num_blocks)}
+    metadata = {"round": str(round_index)}
+    if best is not None and best.state is not None and best.state.rounds_done != round_index:
+        weights |= {f"best.{m}": part for m, part in enumerate(best.weights_M)}
     try:
         with atomic_path(folder / WEIGHTS) as temporary:
-            save_file(weights, temporary, metadata={"round": str(round_index)})
+            save_file(weights, temporary, metadata=metadata)
     except (OSError, SafetensorError) as error:
         raise RunError(f"{folder / WEIGHTS} cannot be written ({error}); make room and resume the run") from None
 
@@ -195,21 +210,33 @@ def weights_round(folder: Path) -> int:
 
 
 @torch.no_grad()
-def read_weights(folder: Path, network: Blocks, rounds: Sequence[Round]) -> bool:
+def read_weights(
+    folder: Path, network: Blocks, rounds: Sequence[Round], best: tuple[BestWeights, TrainState] | None = None
+) -> bool:
     """Load the folder's weights into the network, which has the base's. If the file is damaged or its fingerprint
-    differs from the log's, return False and leave the base's weights."""
+    differs from the log's, return False and leave the base's weights.
+
+    Args:
+        best: gets a copy of the best round's weights, with its state.
+    """
     base_M = [network.block_weights(m).clone() for m in range(network.num_blocks)]
-    with contextlib.suppress(SafetensorError, RuntimeError, OSError):
-        with safe_open(folder / WEIGHTS, "pt") as file:
-            for m in range(network.num_blocks):
-                network.block_weights(m).copy_(file.get_tensor(f"block.{m}"))
+
+    def load(kind: str) -> None:
+        for m in range(network.num_blocks):
+            network.block_weights(m).copy_(file.get_tensor(f"{kind}.{m}"))
+
+    with contextlib.suppress(SafetensorError, RuntimeError, OSError), safe_open(folder / WEIGHTS, "pt") as file:
+        if best is not None:
+            load("best" if "best.0" in file.keys() else "block")  # noqa: SIM118  not a mapping
+            best[0].keep(network, best[1])
+        load("block")
         if network.weights_sha256() == rounds[weights_round(folder)].weights_sha256:
             return True
     network.copy_to_blocks(base_M)
     return False
 
 
-def _check_target(run: RunFolder, target: int, named: bool, notice: Notice) -> None:
+def _check_target(run: RunFolder, target: int, named: bool) -> None:
     lost = run.summary.get("rounds_done", 0) - run.rounds_done
     problem = f"the end of {run.path / LOG} is damaged: its last {lost} rounds are missing"
     if lost > 0 and not named:
@@ -218,7 +245,7 @@ def _check_target(run: RunFolder, target: int, named: bool, notice: Notice) -> N
         more = f"; {problem}" if lost > 0 else ""
         raise InvalidInputError(f"round {target} is not in the log of {run.path}: it has 0 to {run.rounds_done}{more}")
     if lost > 0:
-        notice(problem)
+        _log.warning("%s", problem)
 
 
 def _settings_here(run: RunFolder, has_weights: bool) -> Settings:

@@ -1,7 +1,8 @@
-"""A run at a terminal: show its progress, and stop on Ctrl-C without losing a round."""
+"""A run that is watched: its progress, and Ctrl-C without losing a round."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -9,60 +10,63 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from zorba_core.engine.reports import describe_refusals
 from zorba_core.engine.round import Round
 from zorba_core.errors import RunError
 from zorba_core.runs.record import Callback
 
+_log = logging.getLogger(__name__)
+
 
 class Progress(Callback):
-    """Show progress: a bar with the remaining time on a terminal; one line for each evaluation in a file."""
+    """Log each evaluation with the remaining time, and show a bar in a terminal and in a notebook. Context manager: the
+    exit closes the bar."""
 
-    def __init__(self, num_rounds: int, stream: TextIO | None = None, metric: str = "accuracy") -> None:
-        """``metric``: the name for the accuracy of the evaluations."""
-        self._num_rounds, self._stream, self._metric = num_rounds, stream or sys.stderr, metric
+    def __init__(self, num_rounds: int, metric: str = "accuracy", *, quiet: bool = False) -> None:
+        """``metric``: the name for the accuracy of the evaluations. ``quiet``: show no bar."""
+        self._num_rounds, self._metric = num_rounds, metric
+        self._has_bar = not quiet and (sys.stderr.isatty() or "ipykernel" in sys.modules)
         self._started, self._first = 0.0, 0
         self._refused: set[int] = set()
         self._bar: tqdm | None = None
 
     def on_start(self, folder: Path) -> None:
-        self._say(f"run {folder}")
+        _log.info("run %s", folder)
 
     def on_round(self, done: Round) -> None:
         refused = set(np.flatnonzero(done.refused_N).tolist())
         if refused - self._refused:  # reported once for each client
-            self._say(f"\nround {done.round}: {describe_refusals(done.status_N)}")
+            _log.warning("round %d: %s", done.round, describe_refusals(done.status_N))
         self._refused |= refused
         if not self._started:  # round 0, or the first of a resumed run
             self._started, self._first = time.monotonic(), done.round
-            if self._stream.isatty():
+            if self._has_bar:
                 self._bar = tqdm(
-                    total=self._num_rounds, initial=done.round, unit="round", file=self._stream, dynamic_ncols=True
+                    total=self._num_rounds, initial=done.round, unit="round", file=sys.stderr, dynamic_ncols=True
                 )
+        if done.eval_accuracy is not None:
+            _log.info("%s", self._line(done))
         if self._bar is not None:
             self._bar.update(done.round - self._bar.n)
-            if done.eval_accuracy is not None:
-                self._bar.set_postfix({self._metric: f"{done.eval_accuracy:.3f}", "loss": f"{done.eval_loss:.3f}"})
-        elif done.eval_accuracy is not None:
-            elapsed, computed = time.monotonic() - self._started, done.round - self._first
-            left = elapsed / computed * (self._num_rounds - done.round) if computed else None
-            ending = "" if left is None else f", {tqdm.format_interval(left)} left"
-            self._say(
-                f"round {done.round}/{self._num_rounds}: {self._metric} {done.eval_accuracy:.3f}, "
-                f"loss {done.eval_loss:.3f}{ending}"
-            )
 
-    def close(self) -> None:
+    def _line(self, done: Round) -> str:
+        elapsed, computed = time.monotonic() - self._started, done.round - self._first
+        left = elapsed / computed * (self._num_rounds - done.round) if computed else None
+        ending = "" if left is None else f", {tqdm.format_interval(left)} left"
+        scores = f"{self._metric} {done.eval_accuracy:.3f}, loss {done.eval_loss:.3f}"
+        return f"round {done.round}/{self._num_rounds}: {scores}{ending}"
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.close()
-
-    def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
 
 
 @contextmanager

@@ -5,8 +5,10 @@ A wrong request is refused before the run folder is made.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,14 @@ from zorba_core.data.infer import Data, task_for
 from zorba_core.data.load import load
 from zorba_core.data.task import Overrides, Task, get_task
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import LocalRounds, check_fit
+from zorba_core.engine.loop import Training, check_fit
 from zorba_core.engine.parts import ESTIMATORS, method_facts
 from zorba_core.engine.round import FederatedRows
-from zorba_core.engine.settings import Settings, is_large
+from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
-from zorba_core.runs.folder import DEFAULT_FOLDER, Notice, check_name, plain_name
+from zorba_core.logs import shown
+from zorba_core.runs.folder import DEFAULT_FOLDER, check_name, plain_name
 from zorba_core.runs.load import (
     check_tokens,
     evaluation_frame,
@@ -36,15 +39,17 @@ from zorba_core.runs.load import (
     suited_settings,
     suited_threads,
     use_threads,
-    with_label_prior,
+    with_base_preference,
 )
 from zorba_core.runs.log import Log
 from zorba_core.runs.models import default_model, load_tokenizer, recorded_model
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.rate import announcement, find_rate
+from zorba_core.runs.prompt import choose_local_prompt
 from zorba_core.runs.record import Callback, Start, begin, complete, memory_errors
 from zorba_core.runs.run import Run
+from zorba_core.runs.terminal import Progress
 
+_log = logging.getLogger(__name__)
 DEFAULT_DATASET = "toy-reviews"
 
 
@@ -57,8 +62,6 @@ def fine_tune(
     overrides: Overrides | None = None,
     model: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
-    find_lr: bool | None = None,
-    prior: bool | None = None,
     alpha: float = 1.0,
     division: str | None = None,
     threads: int | None = None,
@@ -67,7 +70,7 @@ def fine_tune(
     callbacks: Sequence[Callback] = (),
     origin: Mapping[str, Any] | None = None,
     force: bool = False,
-    notice: Notice = lambda line: None,
+    quiet: bool = False,
 ) -> Run:
     """Fine-tune ``model`` on ``dataset``, or on your own rows in ``data``; return the run as its folder has it.
 
@@ -79,33 +82,31 @@ def fine_tune(
         overrides: columns, prompt, label words and test rows in place of the inferred ones.
         model: ``opt-mini``, ``smollm2-135m``, a Hugging Face folder or a hub id; default: :func:`default_model`.
         settings: default: :func:`zorba_core.runs.load.suited_settings`.
-        find_lr: find the learning rate by trial rounds (:mod:`zorba_core.runs.rate`); default: if ``settings`` is None.
-        prior: subtract the model's own preference for each label word; default: for own rows and for a large model.
         alpha: parameter of the Dirichlet division of rows among clients; a smaller one is more uneven.
         division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: ``natural`` if rows name clients.
         threads: CPU threads; default: :func:`zorba_core.runs.load.suited_threads`.
         runs_folder, name: where the run's folder is made, and how its name begins; default: ``<dataset>-<model>``.
         origin: how the allocation was made (solver, budgets, ...), for the run's config.
         force: train even if :mod:`zorba_core.runs.preflight` reports that the settings cannot learn.
-        notice: called with one line for each inferred value.
+        quiet: show no log and no progress bar.
 
     Raises:
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder has the rounds so far and no summary.
     """
     _check_place(runs_folder, name)
-    model = default_model(data is not None, notice) if model is None else recorded_model(model)
-    task = _task_of(dataset, data, overrides, model, notice)
-    find_lr = settings is None if find_lr is None else find_lr
-    settings = settings or suited_settings(task, model, {})
-    allocation = _allocation_of(allocation, num_clients, settings.method, model)
-    threads = suited_threads(read_spec(model).num_parameters) if threads is None else threads
-    asked = {"alpha": alpha, "division": division_of(task, division), "threads": threads, "force": force}
-    with use_threads(threads):
-        start, rows = _prepare(task, model, allocation, settings, asked, find_lr, prior, notice)
-        name = name or _default_name(task, model, settings)
-        path = begin(runs_folder, name, start, model=model, origin=origin, asked=asked)
-        _train(path, start, rows, callbacks)
+    with shown(quiet):
+        model = default_model(data is not None) if model is None else recorded_model(model)
+        task = _task_of(dataset, data, overrides, model)
+        settings = settings or suited_settings(task, model, {})
+        allocation = _allocation_of(allocation, num_clients, settings.method, model)
+        threads = suited_threads(read_spec(model).num_parameters) if threads is None else threads
+        asked = {"alpha": alpha, "division": division_of(task, division), "threads": threads, "force": force}
+        with use_threads(threads), Progress(settings.rounds, task.counted, quiet=quiet) as progress:
+            start, rows = _prepare(task, model, allocation, settings, asked)
+            name = name or _default_name(task, model, settings)
+            path = begin(runs_folder, name, start, model=model, origin=origin, asked=asked)
+            _train(path, start, rows, [progress, *callbacks])
     return Run.read(path)
 
 
@@ -145,10 +146,10 @@ def _allocation_of(
 
 
 def _task_of(
-    dataset: str | Task, data: Data | None, overrides: Overrides | None, model: str | os.PathLike[str], notice: Notice
+    dataset: str | Task, data: Data | None, overrides: Overrides | None, model: str | os.PathLike[str]
 ) -> Task:
     if data is not None:
-        return task_for(data, overrides, tokenizer=partial(load_tokenizer, model), notice=notice)
+        return task_for(data, overrides, tokenizer=partial(load_tokenizer, model))
     return task_for(dataset if isinstance(dataset, Task) else get_task(dataset), overrides)
 
 
@@ -158,35 +159,32 @@ def _prepare(
     allocation: Allocation,
     settings: Settings,
     asked: Mapping[str, Any],
-    find_lr: bool,
-    prior: bool | None,
-    notice: Notice,
 ) -> tuple[Start, FederatedRows]:
-    """Load the model and divide the rows, find the label prior and the learning rate, and check the settings.
+    """Load the model, choose the prompt, divide the rows, and check the settings.
 
     Raises:
         InvalidInputError, MissingDataError: model, rows and settings do not fit, or the settings cannot learn.
     """
     network, tokenizer = open_network(model, settings)
     division = {"alpha": asked["alpha"], "division": asked["division"]}
-    rows, facts = federated_rows(task, tokenizer, allocation.num_clients, settings, **division)
+    num_clients, chosen = allocation.num_clients, None
+    if task.prompts:
+        chosen = choose_local_prompt(task, tokenizer, network, num_clients, settings, **division)
+        task = replace(task, prompt=chosen.prompt, prompts=())
+        for line in chosen.lines():
+            _log.info("%s", line)
+    rows, facts = federated_rows(task, tokenizer, num_clients, settings, **division)
     check_fit(network, allocation, rows, settings)
     check_tokens(network, tokenizer, rows.train, rows.evaluation)
+    facts |= {} if chosen is None else {"prompts": chosen.describe()}
     if task.is_own:
         facts["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
-    prior = task.is_own or is_large(read_spec(model).num_parameters) if prior is None else prior
-    if prior and task.kind == "labels" and not task.prior:
-        task, rows = with_label_prior(task, network, rows)
-    rate = None
-    if find_lr:
-        notice(announcement(settings))
-        rate = find_rate(network, allocation, rows, settings)
-        settings = settings.replace(lr=rate.lr)
-        notice(rate.sentence())
-    checks = _check_settings(network, allocation, rows, settings, asked["force"], rate is not None, notice)
+    if settings.calibration == "base" and not task.prior:
+        task, rows = with_base_preference(task, network, rows)
+    checks = _check_settings(network, allocation, rows, settings, asked["force"])
     for line in _cut_lines(facts, settings.seq_len):
-        notice(line)
-    return Start(task, network, allocation, settings, facts, checks, rate), rows
+        _log.warning("%s", line)
+    return Start(task, network, allocation, settings, facts, checks), rows
 
 
 def _check_settings(
@@ -195,22 +193,20 @@ def _check_settings(
     rows: FederatedRows,
     settings: Settings,
     force: bool,
-    rate_is_measured: bool,
-    notice: Notice,
 ) -> dict[str, Any]:
     """Run the preflight checks; return the measurements for the run's config.
 
     Raises:
-        InvalidInputError: the settings cannot learn, ``force`` is False, and no trial rounds measured their rate.
+        InvalidInputError: the settings cannot learn, and ``force`` is False.
     """
     with memory_errors():
         checked = preflight(network, allocation, rows, settings)
-    if checked.failed and not (force or rate_is_measured):
+    if checked.failed and not force:
         raise InvalidInputError(checked.reason())
     if checked.failed:
-        notice(f"{'trained anyway (--force)' if force else 'preflight'}: {checked.findings}")
+        _log.warning(f"trained anyway (--force): {checked.findings}")
     if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
-        notice(checked.differences.sentence())
+        _log.info(checked.differences.sentence())
     return checked.describe()
 
 
@@ -244,5 +240,4 @@ def _train(path: Path, start: Start, rows: FederatedRows, callbacks: Sequence[Ca
         RunError: the run diverged.
     """
     with Log(path) as log:
-        source = LocalRounds(start.network, start.allocation, rows, start.settings)
-        complete(path, log, source, rows.evaluation, callbacks, backs_off=start.rate is not None)
+        complete(path, log, Training.local(start.network, start.allocation, rows, start.settings), callbacks)

@@ -1,14 +1,12 @@
-"""A solver, a method with server state, an estimator and a task, as somebody else would write them.
-
-What needs torch is in :mod:`.training`, which is imported when a run uses it: help and pages list these parts without.
-"""
+"""A solver, a method with server state, an average, an estimator and a task, as somebody else would write them."""
 
 import pandas as pd
 
 from zorba_core.allocation import Allocation, solve, solver
 from zorba_core.data import MadeRows, Task
-from zorba_core.engine import Estimator
-from zorba_core.engine.parts import MethodFacts
+from zorba_core.engine import Average, Estimator, per_block
+
+from .momentum import Momentum
 
 
 @solver("dice", help="the balanced allocation with its blocks in a random order")
@@ -23,11 +21,13 @@ def made_tickets(split):
     return pd.DataFrame(rows * 50, columns=["ticket", "label"])
 
 
-MOMENTUM = MethodFacts(
-    "momentum", "Momentum", "the size of the block scalars carries over", 2, "scalars",
-    allocates=True, code=f"{__name__}.training:Momentum",
-)  # fmt: skip
-CENTRAL = Estimator("central", "Central", "differences to both sides", f"{__name__}.training:central")
+def midway(rho_KQ, trim):
+    return (rho_KQ.min(axis=0) + rho_KQ.max(axis=0)) / 2
+
+
+MOMENTUM = Momentum()
+MIDWAY = Average("midway", "Midway", "between the smallest and the largest", per_block(midway))
+CENTRAL = Estimator("central", "Central", "differences to both sides", f"{__name__}.central:central")
 TICKETS = Task(
     name="tickets", about="is somebody content?", label_names=("no", "yes"), label_words=("bad", "good"),
     prompt="{ticket} It was", rows=MadeRows(made_tickets, "tickets 1"),

@@ -10,8 +10,8 @@ mu = 0, and 0 to 0.7 % with the best mu.
 :class:`PricedTable` is for fleets that are too large for totals in the states. It has states (b, n, p), with prices
 alpha of ``used - T`` and mu of ``waste + used - sum of budgets``. Cutting planes maximise L(alpha, mu). The condition
 on totals remains for the first level, where it matters most: g blocks of popularity p on n clients need
-g p <= sum_{i<=n} min(budget_i, g). The bound is within 1 % of the best known Lambda at N=200 (0.3 s) and N=1000 (1 s a
-programme), and the closed-form bound 7 to 24 % away.
+g p <= sum_{i<=n} min(budget_i, g). The bound is within 1 % of the best known Lambda at N=200 and N=1000, and the
+closed-form bound 7 to 24 % away.
 
 Shapes: M blocks, N clients, P popularities, C cutting planes. Axis n has N + 1 entries, axis u of a
 :class:`DualTable` 1 + (largest u reachable at (b, p)); ``PricedTable.values[b]`` is (P_b, N + 1), p rising from the
@@ -37,7 +37,7 @@ _FIRST_PRICE = 1.2
 class DualTable:
     """Least cost to go for one price mu: ``values[b][p][n, u]`` after b blocks, if the next has popularity >= p.
 
-    O(M N P T) numbers, P popularities; 20 to 35 ms at N=50, M=12 and 0.1 s at N=50, M=24 on one core.
+    O(M N P T) numbers, P popularities.
     """
 
     def __init__(self, instance: Instance, mu: float, deadline: float) -> None:
@@ -189,7 +189,7 @@ def raise_two_prices(best: Best, deadline: float) -> None:
 
 
 class PricedTable:
-    """Least cost to go at prices (alpha, mu), without totals in the states. O(M N P) numbers, 20 ms at N=200, M=12."""
+    """Least cost to go at prices (alpha, mu), without totals in the states. O(M N P) numbers."""
 
     def __init__(self, instance: Instance, alpha: float, mu: float, deadline: float) -> None:
         self.instance, self.mu = instance, mu

@@ -8,8 +8,7 @@ There are three steps, each of which may already close the gap:
 3. A best-first search with plunging goes over the paths of ``permissions``, least popular block first. Each node has
    the histogram of the admitted clients' remaining budgets, whose true waste sharpens the programme's bound.
 
-This search is much faster than HiGHS on a MILP of the definition: 2 ms and 11 s at N=12, M=6. At N=50, M=12 it takes
-20 ms, and HiGHS had no bound above 0 after a minute (``against_highs`` in artifacts/benchmarks/allocation.json).
+``against_highs`` in artifacts/benchmarks/allocation.json compares this search with HiGHS on a MILP of the definition.
 
 Shapes: M blocks, N clients. ``budget_N`` int64; ``histogram[v]``: number of admitted clients with v blocks of budget
 left.
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Answer, Options, Status, solver
+from zorba_core.allocation.solution import Options, SolverResult, Status, solver
 from zorba_core.allocation.solvers import dual_programme
 from zorba_core.allocation.solvers.dual_programme import DualTable
 from zorba_core.allocation.solvers.permissions import Best, Instance, OutOfTime, Path, check_deadline, matrix_of, take
@@ -39,12 +38,12 @@ from zorba_core.allocation.solvers.two_level import closest_two_level
 _SHARE_OF_LIMIT = 0.95
 
 
-@solver("exact", help="proves the smallest Λ, for few points")
-def exact(problem: Problem, options: Options) -> Allocation | Answer:
+@solver("exact", help="the least Λ, with a proof")
+def exact(problem: Problem, options: Options) -> Allocation | SolverResult:
     """Minimise Lambda within the time limit.
 
-    The bound is always valid. 0.1 s at N=50, M=12. With N=50 the optimum is proven for M=12, 24 and 48. From about
-    N=150 on the answer is the best of a few matrices, with a bound that is typically within 1 % of it.
+    The bound is always valid. With N=50 the optimum is proven for M=12, 24 and 48. From about N=150 on the answer is
+    the best of a few matrices, with a bound that is typically within 1 % of it.
     """
     deadline = time.perf_counter() + _SHARE_OF_LIMIT * options.time_limit
     start = closest_two_level(problem)
@@ -60,7 +59,7 @@ def exact(problem: Problem, options: Options) -> Allocation | Answer:
     except OutOfTime:
         status = Status.TIME_LIMIT
     allocation = start if best.path is None else Allocation(matrix_of(problem, best.path))
-    return Answer(allocation, min(best.bound, allocation.bias_lambda), status)
+    return SolverResult(allocation, min(best.bound, allocation.bias_lambda), status)
 
 
 class _Node(NamedTuple):

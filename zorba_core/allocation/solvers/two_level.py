@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import Allocation
 from zorba_core.allocation.problem import Problem
-from zorba_core.allocation.solve import Options, solver
+from zorba_core.allocation.solution import Options, solver
 from zorba_core.allocation.solvers.balanced import balanced, water_filled_budgets, wrapped
 
 # Number of values of n2 and of v2 in a grid. For more values, finer grids around the best points follow.
@@ -45,7 +45,7 @@ def closest_two_level(problem: Problem, target: float = 0.0) -> Allocation:
     """The best of the two-level choices and the balanced allocation: of least Lambda, or closest to a ``target``.
 
     Equals the optimum for most totals of realistic fleets. If N <= 64 every (g, n2, v2) is tried, else a grid over n2
-    and v2 with finer grids around its best points. 1 ms at N=50, milliseconds at N=1000, 1 s at N = 10^6.
+    and v2 with finer grids around its best points.
     """
     even = balanced(problem)
     choice = best_two_level(problem, target)
@@ -184,7 +184,7 @@ def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray
 @solver(
     "two-level",
     title="Two-level",
-    help="lowers Λ by letting a few large clients carry the scarce blocks, at a higher V",
+    help="a lower Λ, at a higher V",
 )
 def two_level(problem: Problem, options: Options) -> Allocation:
     """The better of the two-level choices and the balanced allocation."""

@@ -12,36 +12,42 @@ Shapes: N clients, E examples of all clients, M blocks, D_m parameters of block 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.methods.interface import Method
-from zorba_core.engine.round import MethodState, Reports, RoundContext
-from zorba_core.engine.rows import Rows
-from zorba_core.errors import RunError
+from zorba_core.engine.round import MethodState, Reports, RoundPlan, Step
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from zorba_core.engine.blocks import Blocks
+    from zorba_core.engine.rows import Rows
 
 
 class FedIT(Method):
     """Exchanges the weights. The log cannot rebuild them, so a run resumes from a checkpoint."""
 
-    def report(self, context: RoundContext) -> Reports:
-        asked, loss_N = np.flatnonzero(context.asked_N), np.zeros(context.A_MN.shape[1])
-        mean_M, loss_N[asked], passes = mean_gradient(context.network, [context.batch(int(n)) for n in asked])
-        return Reports(np.zeros((len(loss_N), 0)), loss_N, passes, passes, mean_M)
+    name, title = "fedit", "FedIT"
+    help = "first-order, all blocks, exchanges the model"
+    default_directions = 0
+    exchanges = "weights"
 
-    @torch.no_grad()
+    def report(self, plan: RoundPlan, batches: Mapping[int, Rows]) -> Reports:
+        """Each client's loss F_n, and (1/N) sum_n grad F_n(w)."""
+        clients = sorted(batches)
+        mean_M, loss_K, passes = mean_gradient(plan.network, [batches[n] for n in clients])
+        passed = {"forward_passes": passes, "backward_passes": passes}
+        return Reports.of_clients(plan, clients, np.zeros((len(clients), 0)), loss_K, gradient_M=mean_M, **passed)
+
     def update(
-        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
-    ) -> tuple[None, MethodState]:
-        if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
-            raise RunError("the gradient is not finite")
-        for m, gradient in enumerate(reports.gradient_M):
-            context.network.block_weights(m).sub_(gradient, alpha=context.lr)
-        return None, state
+        self, plan: RoundPlan, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[Step, MethodState]:
+        """The mean of the clients' models after their steps, (1/N) sum_n (w - lr grad F_n(w)), is one step along the
+        mean of the gradients."""
+        return Step(gradient_M=reports.gradient_M), state
 
 
 def mean_gradient(network: Blocks, batches_N: Sequence[Rows]) -> tuple[tuple[Tensor, ...], np.ndarray, int]:
@@ -57,6 +63,8 @@ def mean_gradient(network: Blocks, batches_N: Sequence[Rows]) -> tuple[tuple[Ten
 
 def _pass(network: Blocks, batches: Sequence[Rows]) -> tuple[np.ndarray, tuple[Tensor, ...]]:
     """Each batch's mean loss, and the gradient of their sum."""
+    import torch  # here, so that a list of the methods loads no torch
+
     blocks = range(network.num_blocks)
     if not batches:
         return np.zeros(0), tuple(torch.zeros_like(network.block_weights(m)) for m in blocks)

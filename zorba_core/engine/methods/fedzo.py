@@ -16,16 +16,53 @@ Shapes: M blocks, N clients, Q directions of a round and client, U = N Q.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zorba_core.engine.aggregation import update_blocks
-from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.engine.methods.interface import Method
+from zorba_core.engine.parts import estimator_of
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.round import MethodState, Reports, RoundContext
-from zorba_core.engine.rows import Rows
+from zorba_core.engine.round import MethodState, Reports, RoundPlan, Step
+
+if TYPE_CHECKING:
+    from zorba_core.engine.rows import Rows
+
+
+class FedZO(Method):
+    """The log has the scalars, which rebuild the estimates; a deployment would send the estimates."""
+
+    name, title = "fedzo", "FedZO"
+    help = "each client's own directions, all blocks, exchanges full estimates"
+    default_directions = 1
+    exchanges = "estimates"
+
+    def report(self, plan: RoundPlan, batches: Mapping[int, Rows]) -> Reports:
+        """rho[n, q] = (F_n(w + mu v_nq) - F_n(w)) / mu, one client after another, because no two of them perturb the
+        same weights."""
+        clients, estimator = sorted(batches), estimator_of(plan.settings)
+        estimates = [
+            estimator(plan.network, [batches[n]], plan.A_MN[:, [n]], client_seeds(plan.seeds_Q, n), plan.directions)
+            for n in clients
+        ]
+        return Reports.of_clients(
+            plan,
+            clients,
+            np.concatenate([estimate.rho_NQ for estimate in estimates]),
+            np.concatenate([estimate.loss_N for estimate in estimates]),
+            forward_passes=sum(estimate.forward_passes for estimate in estimates),
+            backward_passes=sum(estimate.backward_passes for estimate in estimates),
+        )
+
+    def update(
+        self, plan: RoundPlan, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[Step, MethodState]:
+        """(1/N) sum_n (1/Q) sum_q rho[n, q] v_nq, the same for every block: a step along U = N Q directions."""
+        coefficients_U = own_coefficients(reports.rho_NQ, reported_N)
+        coefficients_MU = np.broadcast_to(coefficients_U, (len(plan.A_MN), len(coefficients_U)))
+        seeds_U = [seed for n in range(len(reported_N)) for seed in client_seeds(plan.seeds_Q, n)]
+        return Step(coefficients_MU, seeds_U), state
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
@@ -42,32 +79,3 @@ def own_coefficients(rho_NQ: np.ndarray, reported_N: np.ndarray) -> np.ndarray:
     """rho[n, q] / (N Q) for the N clients that reported, 0 for the others, client by client: (U,)."""
     count = max(int(reported_N.sum()), 1) * rho_NQ.shape[1]
     return np.where(reported_N[:, None], rho_NQ / count, 0.0).ravel()
-
-
-class FedZO(ScalarMethod):
-    """The log has the scalars, which rebuild the estimates; a deployment would send the estimates."""
-
-    def measure(
-        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
-    ) -> Estimate:
-        """The scalars of some clients, one client after another, because no two of them perturb the same weights."""
-        seeds_Q = context.seeds_Q
-        estimates = [
-            estimator(context.network, [batch], context.A_MN[:, [n]], client_seeds(seeds_Q, n), context.directions)
-            for batch, n in zip(batches, clients, strict=True)
-        ]
-        return Estimate(
-            np.concatenate([estimate.rho_NQ for estimate in estimates]),
-            np.concatenate([estimate.loss_N for estimate in estimates]),
-            sum(estimate.forward_passes for estimate in estimates),
-            sum(estimate.backward_passes for estimate in estimates),
-        )
-
-    def update(
-        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
-    ) -> tuple[None, MethodState]:
-        coefficients_U = own_coefficients(reports.rho_NQ, reported_N)
-        coefficients_MU = np.broadcast_to(coefficients_U, (context.network.num_blocks, len(coefficients_U)))
-        seeds_U = [seed for n in range(len(reported_N)) for seed in client_seeds(context.seeds_Q, n)]
-        update_blocks(context.network, coefficients_MU, seeds_U, context.directions, context.lr)
-        return None, state

@@ -1,0 +1,1 @@
+"""Walkthroughs, and the reproduction of the paper that they use."""

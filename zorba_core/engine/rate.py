@@ -1,0 +1,68 @@
+"""The learning rate of a round, in units of its scalars.
+
+``lr = "auto"`` gives round t the rate
+
+    lr_t = STEP log(C) / s_t * schedule(t),      s_t = root mean square of the averaged scalars of round t
+
+for C answers to choose among. s estimates the length of the gradient, so the expected step of every round has the same
+length, ``STEP`` of the loss of a guess, before the schedule falls from 1 to 0 (``cosine``). Raw rates of two models
+differ 30 times; this number does not. The scalars are in the log, so clients, replay and resume have the same bits.
+(FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the spread of the losses, which is the same idea.)
+
+Shapes: M blocks, Q directions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from zorba_core.engine.round import Step
+    from zorba_core.engine.settings import Settings
+
+AUTO = "auto"
+STEP = 0.11
+ENOUGH_DIRECTIONS = 200
+MOST_ANSWERS, _WRITTEN = 8, 2  # more choices, or written answers, count as these
+
+
+def schedule(settings: Settings, round_index: int) -> float:
+    """The factor of the rate in round t = 1, 2, ...: 1, or falling to 0 after the last round."""
+    if settings.schedule == "constant":
+        return 1.0
+    return 0.5 * (1 + math.cos(math.pi * (round_index - 1) / settings.rounds))
+
+
+def rate_of_round(settings: Settings, round_index: int, size: float, answers: int, factor: float = 1.0) -> float:
+    """The learning rate of a round.
+
+    Args:
+        size: s (:func:`size_of_step`).
+        answers: C; 1 where the model writes the answer.
+        factor: of :attr:`zorba_core.engine.course.Course.factor`.
+    """
+    lr = settings.lr
+    if lr == AUTO:
+        # The noise of few directions is as long as a step along the gradient and more, so the step has to be shorter.
+        share = math.sqrt(min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS))
+        length = STEP * share * math.log(min(max(answers, _WRITTEN), MOST_ANSWERS))
+        lr = length / size if size > 0 else 0.0
+    return factor * lr * schedule(settings, round_index)
+
+
+def size_of_step(step: Step, directions: int) -> float:
+    """s, the length of the expected step at a rate of 1: it estimates the length of the gradient.
+
+    For averaged scalars it is their root mean square over blocks and directions. (The step of a block is
+    ``sum_u c_u v_u`` with c_q = rho_bar_q / Q, so s^2 is Q sum_u c_u^2; blocks without scalars do not count.)
+
+    Args:
+        directions: Q, directions of a client.
+    """
+    if step.gradient_M is not None:
+        return math.sqrt(sum(float(gradient.double().square().sum()) for gradient in step.gradient_M))
+    used = step.rho_bar_MQ[np.any(step.rho_bar_MQ, axis=1)]
+    return float(np.sqrt(directions * np.square(used).sum(axis=1).mean())) if len(used) else 0.0
