@@ -25,9 +25,10 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 
-from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short, name_some
 from zorba_core.files import atomic_path, check_target
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _SEPARATORS = (",", ";", "\t", "|")
 _MOST_BYTES = 2**30  # reading a text file takes about four times its size in memory
 _MANY_VALUES = 2_000  # different values of a column; the cells of one with fewer share their strings
@@ -35,11 +36,14 @@ _MANY_WORDS = 4  # in a cell that is no name of a column
 csv.field_size_limit(2**30)  # the default refuses texts of more than 131,072 characters
 
 
-def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.DataFrame:
+def read_table(path: str | os.PathLike[str], encoding: str = "utf-8", sheet: str | None = None) -> pd.DataFrame:
     """All columns of a file, or of a folder that ``Dataset.save_to_disk`` wrote. An unchanged file is read once.
 
     If the file has names for the numbers of its labels, ``attrs["names"]`` has them by column; ``attrs["separator"]``
-    is the separator of a CSV.
+    is the separator of a CSV, ``attrs["sheets"]`` the sheets of a workbook, the one that was read first.
+
+    Args:
+        sheet: the sheet of a workbook; default: its first.
 
     Raises:
         MissingDataError: no such file.
@@ -57,16 +61,31 @@ def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.Data
             f"{path}: it has {status.st_size / 2**30:.1f} GiB and a file may have {_MOST_BYTES / 2**30:g} GiB; train "
             "on a part of its rows, or save only the needed columns as Parquet"
         )
-    return _read_once(path, encoding, (status.st_mtime_ns, status.st_size)).copy()
+    return _read_once(path, encoding, sheet, (status.st_mtime_ns, status.st_size)).copy()
 
 
 def table_of(content: bytes, name: str, kind: str, encoding: str = "utf-8") -> pd.DataFrame:
     """As :func:`read_table`, from a file's content; ``name`` is for messages, ``kind`` an ending such as ``.csv``."""
+    check_pointer(Path(name), content)
     return _READERS[kind](Path(name), content, encoding)
 
 
+def check_pointer(path: Path, content: bytes) -> None:
+    """Refuse a pointer that git-lfs puts in place of a large file.
+
+    Raises:
+        InvalidInputError: names the file and the command that fetches it.
+    """
+    if content.startswith(LFS_POINTER):
+        raise InvalidInputError(
+            f"{path}: a pointer of git-lfs in place of the file itself; fetch it: git lfs pull --include {path.name}"
+        )
+
+
 @functools.lru_cache(maxsize=8)
-def _read_once(path: Path, encoding: str, stamp: tuple[int, int]) -> pd.DataFrame:
+def _read_once(path: Path, encoding: str, sheet: str | None, stamp: tuple[int, int]) -> pd.DataFrame:
+    if path.suffix.lower() == ".xlsx" and sheet is not None:
+        return _read_excel(path, path.read_bytes(), encoding, sheet)
     return table_of(path.read_bytes(), str(path), path.suffix.lower(), encoding)
 
 
@@ -275,9 +294,39 @@ def _read_json(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
         raise InvalidInputError(
             f"{path.name}, line {error.lineno}: not JSON; if each line is an object, name the file .jsonl"
         ) from None
-    if not isinstance(value, list):
-        raise InvalidInputError(f"{path.name}: it has a {type(value).__name__} in place of a list of objects")
+    value = _rows_of_json(value)
+    if not isinstance(value, list) or (value and isinstance(value[0], list)):
+        inside = "lists without names" if isinstance(value, list) else f"a {type(value).__name__}"
+        raise InvalidInputError(
+            f"{path.name}: it has {inside} in place of a list of objects; with pandas: to_json(FILE, orient='records')"
+        )
     return _of_objects(path, list(enumerate(value, start=1)))
+
+
+def _rows_of_json(value: Any) -> Any:
+    """The rows of a JSON value as a list of objects, if it has a form that pandas or ``datasets`` writes: a column or a
+    row by its name, ``columns`` with ``data``, or a list of rows within an object. Else the value itself."""
+    if not isinstance(value, dict) or not value:
+        return value
+    if isinstance(value.get("columns"), list) and isinstance(rows := value.get("data"), list):  # orient split
+        return [dict(zip(value["columns"], row, strict=False)) if isinstance(row, list) else row for row in rows]
+    parts = list(value.values())
+    if all(isinstance(part, list) for part in parts) and len({*map(len, parts)}) == 1 and not _objects_in(parts):
+        return [dict(zip(value, cells, strict=True)) for cells in zip(*parts, strict=True)]  # a list for each column
+    lists = [part for part in parts if isinstance(part, list) and _objects_in([part])]
+    if len(lists) == 1:  # {"data": [...]}, {"schema": ..., "data": [...]}
+        return lists[0]
+    if len(parts) > 0 and all(isinstance(part, dict) for part in parts):
+        numbered = all(str(key).isdecimal() for part in parts for key in part)
+        if not numbered:  # orient index: a row by its name
+            return parts
+        keys = list(dict.fromkeys(key for part in parts for key in part))  # orient columns
+        return [{name: part.get(key) for name, part in value.items()} for key in keys]
+    return value
+
+
+def _objects_in(parts: Sequence[list[Any]]) -> bool:
+    return any(isinstance(cell, dict) for part in parts for cell in part[:1])
 
 
 def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
@@ -333,20 +382,59 @@ def _values(path: Path, name: str, column: pyarrow.ChunkedArray) -> list[Any]:
         raise InvalidInputError(f"{path}: column {name} cannot be read: {first_line(error)}") from None
 
 
-def _read_excel(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
-    """The first sheet; rows have Excel's numbers."""
+def _read_excel(path: Path, content: bytes, encoding: str, sheet: str | None = None) -> pd.DataFrame:
+    """A sheet, by default the first; rows have Excel's numbers. ``attrs["sheets"]`` has the names of all sheets, this
+    one first; ``attrs["formulas"]`` by column the place of a formula without a stored result."""
     try:
-        cells = pd.read_excel(io.BytesIO(content), header=None, dtype=object, keep_default_na=False, na_values=[""])
+        names = pd.ExcelFile(io.BytesIO(content)).sheet_names
+        if sheet is None or sheet in names:
+            cells = _sheet(content, sheet or names[0])
     except ImportError:
         raise InvalidInputError(f"{path}: reading Excel needs openpyxl; install it, or save the sheet as CSV") from None
     except Exception as error:  # an archive from outside can be broken in any way
         raise InvalidInputError(f"{path} cannot be read as Excel: {first_line(error)}") from None
-    cells = cells.dropna(how="all").dropna(how="all", axis=1)
-    cells = cells.astype(object).where(cells.notna(), None)
+    if sheet is not None and sheet not in names:
+        raise InvalidInputError(f"{path}: it has no sheet {in_short(sheet)}; its sheets are {name_some(names, 8)}")
     if len(cells) < 2:
-        raise InvalidInputError(f"{path}: its first sheet has no header with rows below")
+        filled = [name for name in names if len(_sheet(content, name)) > 1]
+        which = "its first sheet" if sheet is None else f"sheet {sheet}"
+        there = f"; rows are on {name_some(filled)} (--sheet {in_short(filled[0])})" if filled else ""
+        raise InvalidInputError(f"{path}: {which} ({sheet or names[0]}) has no header with rows below{there}")
     header = ["" if name is None else str(name) for name in cells.iloc[0]]
-    return _frame(path, header, [cells[column].iloc[1:] for column in cells], [row + 1 for row in cells.index[1:]])
+    rows = [cells[column].iloc[1:] for column in cells]
+    formulas = _formulas(content, sheet or names[0], cells)
+    frame = _frame(path, header, rows, [row + 1 for row in cells.index[1:]])
+    frame.attrs["formulas"] = {
+        frame.columns[place]: f"{path.name}, cell {formulas[column]}"
+        for place, column in enumerate(cells.columns)
+        if column in formulas
+    }
+    frame.attrs["sheets"] = [sheet or names[0], *(name for name in names if name != (sheet or names[0]))]
+    return frame
+
+
+def _sheet(content: bytes, sheet: str) -> pd.DataFrame:
+    """The cells of a sheet without empty rows and columns; None in an empty cell."""
+    cells = pd.read_excel(
+        io.BytesIO(content), sheet_name=sheet, header=None, dtype=object, keep_default_na=False, na_values=[""]
+    )
+    cells = cells.dropna(how="all").dropna(how="all", axis=1)
+    return cells.astype(object).where(cells.notna(), None)
+
+
+def _formulas(content: bytes, sheet: str, cells: pd.DataFrame) -> dict[int, str]:
+    """The first cell with a formula without a stored result, by column, as programs write them that do not compute."""
+    import openpyxl
+
+    if not cells.isna().any(axis=None) and len(cells) == cells.index[-1] - cells.index[0] + 1:
+        return {}
+    first: dict[int, str] = {}
+    for row in openpyxl.load_workbook(io.BytesIO(content), read_only=True)[sheet].iter_rows(min_row=cells.index[0] + 2):
+        for cell in row:
+            if cell.data_type == "f" and cell.column - 1 in cells.columns:
+                stored = cell.row - 1 in cells.index and cells.at[cell.row - 1, cell.column - 1] is not None
+                first |= {} if stored or cell.column - 1 in first else {cell.column - 1: cell.coordinate}
+    return first
 
 
 def _frame(path: Path, header: Sequence[str], columns: Iterable[Iterable[Any]], index: Sequence[int]) -> pd.DataFrame:

@@ -218,12 +218,20 @@ def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) ->
     try:
         if isinstance(config, Mapping):
             config = AutoConfig.for_model(**config)
+        others = [kind for kind in ("vision", "audio") if getattr(config, f"{kind}_config", None)]
+        if others:
+            raise InvalidInputError(
+                f"model {name!r}: a {config.model_type} model has a part for {' and '.join(others)}, and only language "
+                "models of text are trained here; give such a one, as facebook/opt-125m"
+            )
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
+    except InvalidInputError:
+        raise
     except Exception as error:  # a config from outside can be wrong in any way
         raise InvalidInputError(
             f"model {name!r}: transformers cannot build a causal language model from its config "
-            f"({first_line(error)[:200]})"
+            f"({first_line(error)[:200]}); give one such as facebook/opt-125m"
         ) from None
     return spec_of_model(model, name)
 

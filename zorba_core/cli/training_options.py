@@ -46,6 +46,8 @@ class TaskOptions(Checked):
     """Words that the model answers with, one for each label, separated by commas; default: the task's."""
     test: str | None = None
     """File of the rows to evaluate on; default: a fifth of the rows, by hash."""
+    sheet: str | None = None
+    """Sheet of an Excel file; default: its first."""
     client: str | None = None
     """Column of the client that each row belongs to."""
     division: Annotated[str | None, OneOf(lambda: DIVISIONS)] = None
@@ -56,7 +58,7 @@ class TaskOptions(Checked):
     """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default opt-mini, and for --data smollm2-135m if this
     machine has it."""
 
-    @field_validator("text", "label", "answer", "prompt", "label_words", "client")
+    @field_validator("text", "label", "answer", "prompt", "label_words", "client", "sheet")
     @classmethod
     def _check_unicode(cls, value: str | None) -> str | None:
         if value is not None and value.encode("utf-8", "replace").decode() != value:
@@ -81,7 +83,7 @@ class TaskOptions(Checked):
 
         words = tuple(listed(self.label_words or ""))
         if self.data is None:
-            of_data = ("text", "label", "answer", "client", "test")
+            of_data = ("text", "label", "answer", "client", "test", "sheet")
             given = [name for name in of_data if getattr(self, name) is not None]
             if given:
                 raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
@@ -89,7 +91,7 @@ class TaskOptions(Checked):
         if self.dataset not in (None, TaskOptions.model_fields["dataset"].default):
             raise InvalidInputError("give --dataset or --data, not both")
         texts = tuple(listed(self.text or ""))
-        overrides = Overrides(texts, self.label, self.answer, self.prompt, words, self.client, self.test)
+        overrides = Overrides(texts, self.label, self.answer, self.prompt, words, self.client, self.test, self.sheet)
         return task_for(self.data, overrides, tokenizer=partial(load_tokenizer, self.model))
 
 

@@ -51,10 +51,23 @@ def check_columns(frame: pd.DataFrame, columns: Sequence[str], filled: Iterable[
                 f"{file} has no column {in_short(column)}, which other files have; give it the same header, or leave "
                 "the file out"
             )
+    if empty := formulas(frame, columns):
+        raise InvalidInputError(empty)
     for column in columns:
         if column not in frame:
             there = [name for name in frame.columns if name not in (PLACE, CLIENT)]
             raise InvalidInputError(f"the rows have no column {in_short(column)}; they have {name_some(there, 12)}")
+
+
+def formulas(frame: pd.DataFrame, columns: Iterable[str]) -> str:
+    """A sentence about a formula in these columns whose result the file does not have; empty if there is none."""
+    for column, where in frame.attrs.get("formulas", {}).items():
+        if column in columns:
+            return (
+                f"{where} (column {column}): a formula without a stored result; open and save the file in Excel or "
+                "LibreOffice, or save the values"
+            )
+    return ""
 
 
 def texts_of(frame: pd.DataFrame, column: str) -> list[str]:

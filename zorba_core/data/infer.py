@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from zorba_core.data.cells import check_columns
+from zorba_core.data.cells import check_columns, formulas
+from zorba_core.data.conversations import ANSWER, QUESTION
 from zorba_core.data.labels import label_text, label_texts, with_labels
 from zorba_core.data.own_rows import read_rows
 from zorba_core.data.prompts import words_for
@@ -86,8 +87,12 @@ def task_for(
         return _changed(data, overrides)
     if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
         return _changed(read_task(data), overrides)
-    rows = TableRows(data, test=overrides.test)
+    rows = TableRows(data, test=overrides.test, sheet=overrides.sheet)
     frame = read_rows(rows)  # before the tokenizer, so that an error in the file is reported first
+    named = (overrides.text, overrides.label, overrides.answer, given_prompt(overrides))
+    if "conversations" in frame.attrs and not any(named):
+        label = next((name for name in _LABELS if name in frame), None)
+        overrides = replace(overrides, text=(QUESTION,), label=label, answer=None if label else ANSWER)
     return infer_task(rows, frame, overrides, task_name(data), tokenizer())
 
 
@@ -108,7 +113,7 @@ def _changed(task: Task, overrides: Overrides) -> Task:
     if overrides.text and not overrides.prompt:
         raise InvalidInputError("the task file has a prompt; give --prompt with the columns of --text in braces")
     given: dict[str, Any] = {
-        name: getattr(overrides, name) for name in ("label", "client", "test") if getattr(overrides, name)
+        name: getattr(overrides, name) for name in ("label", "client", "test", "sheet") if getattr(overrides, name)
     }
     changes: dict[str, Any] = {"prompt": overrides.prompt or task.prompt}
     if overrides.answer:
@@ -161,10 +166,15 @@ def infer_task(
             f"{rows.origin} has no column of text or numbers: {name_some([*profiles], 12)} hold lists or objects; give "
             "a column of text and one of the label or the answer (for a conversation: the question and the answer)"
         )
-    label, answer, others = _asked(profiles, overrides)
+    try:
+        label, answer, others = _asked(profiles, overrides)
+    except InvalidInputError as error:
+        raise InvalidInputError(formulas(frame, frame.columns) or str(error)) from None
     same_as_label = [] if answer else _same_as_label(frame, profiles, label)
     text = overrides.text or (tuple(FIELD.findall(overrides.prompt)) if given_prompt(overrides) else ())
     text = text or _texts(profiles, {label, answer, overrides.client, *same_as_label})
+    if empty := formulas(frame, (*text, label, answer)):
+        raise InvalidInputError(empty)
     for column in (*text, answer):
         if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
             plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
@@ -366,6 +376,10 @@ def inferred_lines(
     yield f"task {task.name}: {len(frame):,} rows{' read' if len(frame) == _MOST_READ else ''}"
     if files := describe_files(rows):
         yield f"  files   {files}"
+    if len(sheets := frame.attrs.get("sheets", ())) > 1:
+        yield _line("sheet", f"{sheets[0]}; not read: {name_some(sheets[1:], 4)}", "--sheet", overrides.sheet)
+    if talks := frame.attrs.get("conversations"):
+        yield f"  chat    {talks}"
     if spelled := frame.attrs.get("spelled"):
         yield f"  columns {name_some(spelled, 3)}"
     yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)

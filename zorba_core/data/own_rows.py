@@ -18,6 +18,7 @@ import pyarrow
 import pyarrow.compute
 
 from zorba_core.data.cells import as_spelled, check_columns, look_of, refuse_rows, refuse_without_text, texts_of
+from zorba_core.data.conversations import with_questions
 from zorba_core.data.labels import label_numbers
 from zorba_core.data.sources import Files, files_of, stamps_of, stamps_of_files
 from zorba_core.data.split import held_out
@@ -75,14 +76,14 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
         )
     if isinstance(given, pd.DataFrame):
         frame = pd.DataFrame({str(name): plain_values(given[name]) for name in given.columns}, dtype=object)
-        return frame.assign(**{PLACE: _places("row ", pd.RangeIndex(1, len(frame) + 1))})
-    return _read_files(given, rows.encoding, stamps_of_files(given.files)).copy(deep=False)
+        return with_questions(frame.assign(**{PLACE: _places("row ", pd.RangeIndex(1, len(frame) + 1))}))
+    return _read_files(given, rows.encoding, rows.sheet, stamps_of_files(given.files)).copy(deep=False)
 
 
 @functools.lru_cache(maxsize=2)
-def _read_files(given: Files, encoding: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
+def _read_files(given: Files, encoding: str, sheet: str | None, stamps: tuple[Any, ...]) -> pd.DataFrame:
     """The rows of all files in one table. ``stamps`` is the key of the cache: it differs if a file has changed."""
-    parts = [_read_file(file, encoding) for file in given.files]
+    parts = [_read_file(file, encoding, sheet) for file in given.files]
     for part, client in zip(parts, given.clients, strict=False):
         part[CLIENT] = client
     parts, spelled = _spelled_alike(parts, given.files)
@@ -91,8 +92,9 @@ def _read_files(given: Files, encoding: str, stamps: tuple[Any, ...]) -> pd.Data
         names[column] = list(dict.fromkeys([*names.get(column, []), *of_file]))
     pairs = list(zip(parts, given.files, strict=True))
     partial = {column: os.path.basename(file) for part, file in pairs for column in {*frame} - {*part}}
-    frame.attrs = {"names": names, "partial": partial, "spelled": spelled}
-    return frame.reset_index(drop=True)
+    frame.attrs = {"names": names, "partial": partial, "spelled": spelled, "sheets": parts[0].attrs.get("sheets", ())}
+    frame.attrs["formulas"] = dict(chain.from_iterable(part.attrs.get("formulas", {}).items() for part in parts))
+    return with_questions(frame.reset_index(drop=True))
 
 
 def _spelled_alike(parts: Sequence[pd.DataFrame], files: Sequence[str]) -> tuple[list[pd.DataFrame], list[str]]:
@@ -114,8 +116,8 @@ def _spelled_alike(parts: Sequence[pd.DataFrame], files: Sequence[str]) -> tuple
     return alike, changed
 
 
-def _read_file(file: str, encoding: str) -> pd.DataFrame:
-    frame = read_table(file, encoding)
+def _read_file(file: str, encoding: str, sheet: str | None) -> pd.DataFrame:
+    frame = read_table(file, encoding, sheet)
     for column, names in frame.attrs.setdefault("names", {}).items():
         name_of = {-1: None, **dict(enumerate(names))}  # in datasets -1 means no label
         frame[column] = [name_of.get(value, value) if isinstance(value, int) else value for value in frame[column]]

@@ -78,6 +78,7 @@ class TableRows:
         label_values: the value in the label's column for each of the task's labels. Empty: their names, or numbers
             from 0.
         encoding: of text files that are not UTF-8.
+        sheet: of Excel files; default: the first.
     """
 
     train: str | Path | pd.DataFrame | None = None
@@ -87,6 +88,7 @@ class TableRows:
     client: str | None = None
     label_values: tuple[Any, ...] = ()
     encoding: str = "utf-8"
+    sheet: str | None = None
 
     splits: ClassVar = (CLIENTS_SPLIT, "validation")
     evaluation_split: ClassVar = "validation"
@@ -292,6 +294,7 @@ class Overrides:
     label_words: tuple[str, ...] = ()
     client: str | None = None
     test: str | Path | pd.DataFrame | None = None
+    sheet: str | None = None
 
     @field_validator("text", mode="before")
     @classmethod
