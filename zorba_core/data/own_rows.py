@@ -92,8 +92,9 @@ def _read_files(given: Files, encoding: str, sheet: str | None, stamps: tuple[An
         names[column] = list(dict.fromkeys([*names.get(column, []), *of_file]))
     pairs = list(zip(parts, given.files, strict=True))
     partial = {column: os.path.basename(file) for part, file in pairs for column in {*frame} - {*part}}
+    formulas = dict(chain.from_iterable(part.attrs.get("formulas", {}).items() for part in parts))
     frame.attrs = {"names": names, "partial": partial, "spelled": spelled, "sheets": parts[0].attrs.get("sheets", ())}
-    frame.attrs["formulas"] = dict(chain.from_iterable(part.attrs.get("formulas", {}).items() for part in parts))
+    frame.attrs["formulas"] = formulas
     return with_questions(frame.reset_index(drop=True))
 
 

@@ -132,6 +132,9 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     """
     from transformers import AutoTokenizer
 
+    source = resolve_model(name_or_path)
+    if os.path.isdir(source) and (problem := _problem_of_files(Path(source), "tokenizer")):
+        raise InvalidInputError(f"model folder {source}: {problem}")  # transformers may make one without words
     return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
 
 
@@ -250,7 +253,7 @@ def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., A
 
 def _problem_of_files(folder: Path, what: str) -> str:
     """A sentence about the folder's files if they, and not their content, are the reason of an error; else empty."""
-    kinds = ("*.safetensors", "*.bin", "tokenizer*", "vocab*", "merges.txt", "spiece.model")
+    kinds = ("*.safetensors", "*.bin", "tokenizer*", "*vocab*", "merges.txt", "*.model", "*.tiktoken", "tekken.json")
     for path in (path for kind in kinds for path in sorted(folder.glob(kind))):
         with path.open("rb") as file:
             if file.read(64).startswith(LFS_POINTER):
@@ -260,7 +263,7 @@ def _problem_of_files(folder: Path, what: str) -> str:
             "it has no tokenizer (tokenizer.json); save the model's own in it: "
             "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
         )
-    if not any(path for kind in kinds[:2] for path in folder.glob(kind)):
+    if what == "weights" and not any(path for kind in kinds[:2] for path in folder.glob(kind)):
         return "it has no weights (model.safetensors); save the whole model in it with save_pretrained"
     return ""
 
