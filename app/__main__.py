@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
-
-from streamlit.web import cli
 
 from zorba_core.cli import sleep_while_waiting
 
@@ -14,6 +13,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m app", description="The ZorBA dashboard, on this machine only.")
     parser.add_argument("--port", type=int, default=8501, help="default: 8501")
     port = parser.parse_args().port
+    try:
+        from streamlit.web import cli
+    except ModuleNotFoundError:
+        sys.exit("zorba: Streamlit is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[app]'")
     sleep_while_waiting()
     script = str(Path(__file__).with_name("main.py"))
     cli.main(["run", script, "--server.address", "127.0.0.1", "--server.port", str(port)], prog_name="streamlit")
