@@ -128,7 +128,7 @@ def test_what_was_inferred_is_told_with_the_option_that_says_it_instead(logged):
         "  text    text   [inferred; --text]",
         "  label   label: bad 30, good 30   [inferred; --label]",
         "  words   bad, good   [inferred; --label-words]",
-        "  prompt  {text} Label:   [inferred; --prompt]",
+        "  prompt  the best of 11 before training   [inferred; --prompt]",
         "  note    label_text repeats the label in other words and is left out of the prompt",
         "  test    20% of the rows, by a hash of their text   [inferred; --test]",
     ]
