@@ -18,15 +18,17 @@ export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help install app lab model federation test quick lint bench notebooks claims screenshots clean
+.PHONY: help install app lab model federation test quick docs wheel lint bench notebooks claims screenshots clean
 
 help:
 	@echo "make app          the dashboard at http://127.0.0.1:$(PORT)"
-	@echo "make lab          JupyterLab on the walkthroughs"
+	@echo "make lab          JupyterLab, open on the first walkthrough"
 	@echo "make model        a pretrained model, SmolLM2-135M, into the user's cache"
 	@echo "make federation   real client processes over Flower, on loopback: fine-tune and end"
 	@echo "make test         unit tests, notebooks, dashboard tests, browser tests"
 	@echo "make quick        the tests for people at work: no browser, no pages, no federation, no walkthroughs"
+	@echo "make docs         API pages and walkthroughs as a site, into build/docs"
+	@echo "make wheel        the wheel and the source archive, into dist"
 	@echo "make lint         ruff"
 	@echo "make bench        the timings that matter, into artifacts/benchmarks; DECOMFL=FOLDER adds its authors' own code"
 	@echo "make notebooks    run every walkthrough and store its outputs"
@@ -43,16 +45,16 @@ $(STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0 \
-	    -e '.[app,notebooks,flower,lora,dev]'
+	    -e '.[all,dev]'
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	rm -f $(VENV)/.installed-*
 	touch $@
 
 app: $(STAMP)
-	$(BIN)/python -m app --port $(PORT)
+	$(BIN)/zorba app --port $(PORT)
 
 lab: $(STAMP)
-	$(BIN)/jupyter lab --ip 127.0.0.1 notebooks
+	$(BIN)/jupyter lab --ip 127.0.0.1 --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/00_quickstart.ipynb
 
 model: $(STAMP)
 	$(BIN)/zorba get-model smollm2-135m
@@ -68,6 +70,13 @@ quick: $(STAMP)
 	$(BIN)/python -m pytest -q -p no:nbval -n 2 --dist worksteal -m "not slow and not browser and not data" \
 	    tests/test_tables.py tests/test_vram.py tests/test_fleet.py tests/allocation tests/engine tests/data tests/plots \
 	    tests/cli/test_options.py tests/test_layers.py tests/test_registry.py tests/test_public_names.py
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file docs/mkdocs.yml
+	@echo "build/docs/index.html"
+
+wheel: $(STAMP)
+	$(BIN)/python -m hatchling build
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

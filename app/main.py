@@ -5,6 +5,7 @@ Streamlit imports this file for the server (`app`), and executes it as a script 
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-ROOT = Path(__file__).resolve().parent.parent
-if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
-    sys.path.insert(0, str(ROOT))
+HERE = Path(__file__).resolve().parent
+if str(HERE.parent) not in sys.path:  # `streamlit run` puts only this file's folder on the path
+    sys.path.insert(0, str(HERE.parent))
+importlib.import_module(HERE.name)  # in a wheel this is zorba_app, which then answers to the name app
 
 from app.parts import ui  # noqa: E402
 

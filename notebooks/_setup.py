@@ -1,20 +1,24 @@
 """What every notebook starts with: imports from ``notebooks.reproduction``, figures that show without a kernel, wide
-tables, and the experiments' tables."""
+tables, and what is stored with the project. It works in the checkout and in a copy under any name."""
 
 from __future__ import annotations
 
 import os
 import sys
+import types
 import warnings
 from pathlib import Path
 
 import pandas as pd
 import plotly.io as pio
 
+from zorba_core.installed import artifacts
 from zorba_core.plots.pictures import kaleido_options
 
-# The reproduction is no installed package. A notebook's kernel starts in this folder, not in the checkout above it.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# The reproduction is no installed package. A notebook's kernel starts in this folder, whose name need not be notebooks.
+_package = types.ModuleType("notebooks")
+_package.__path__ = [str(Path(__file__).resolve().parent)]
+sys.modules.setdefault("notebooks", _package)
 
 
 def start(scale: float = 1.5) -> None:
@@ -37,4 +41,9 @@ def experiment(name: str) -> pd.DataFrame:
     """An experiment's table; empty where none of its runs has been made yet (notebooks.reproduction makes them)."""
     from notebooks.reproduction.sweep import read_table
 
-    return read_table(name, "../artifacts/experiments", missing_ok=True)
+    return read_table(name, stored("experiments"), missing_ok=True)
+
+
+def stored(place: str) -> Path:
+    """A file or folder of the project's stored results."""
+    return artifacts() / place

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from app.parts.runs import ROOT
+from zorba_core.installed import artifacts
 
-TABLE, CLAIM = ROOT / "artifacts" / "experiments" / "lambda.parquet", "lambda/ranks"
+TABLE, CLAIM = artifacts() / "experiments" / "lambda.parquet", "lambda/ranks"
 _LATE = 1 / 3  # share of the rounds that count as late
 _ANSWERS = {"undecided": "cannot tell yet", "reproduced": "yes", "contradicted": "no"}
 
@@ -51,7 +51,7 @@ def measured() -> dict[str, Any]:
 
 def _answer() -> str:
     """The verdict of the claim, in words."""
-    claims = json.loads((ROOT / "artifacts" / "claims.json").read_text(encoding="utf-8"))
+    claims = json.loads((artifacts() / "claims.json").read_text(encoding="utf-8"))
     rows = claims["claims"] if isinstance(claims, dict) else claims
     verdict = next((row["verdict"] for row in rows if row["id"] == CLAIM), "undecided")
     return _ANSWERS.get(verdict, "cannot tell yet")

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import math
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -18,17 +17,15 @@ import pandas as pd
 import streamlit as st
 
 from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.installed import runs_folder
 from zorba_core.runs import Run, list_runs, read_run
 from zorba_core.runs.folder import SUMMARY
 from zorba_core.runs.log import LOG
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def folder() -> Path:
-    """Where runs are: ``ZORBA_RUNS``, else ``artifacts/runs`` of the checkout."""
-    named = os.environ.get("ZORBA_RUNS")
-    return Path(named).expanduser() if named else ROOT / "artifacts" / "runs"
+    """Where runs are: ``ZORBA_RUNS``, else as for the command."""
+    return runs_folder().absolute()
 
 
 def listing() -> tuple[tuple[Run, ...], tuple[str, ...]]:

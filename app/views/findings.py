@@ -5,11 +5,12 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app.parts import runs, ui
+from app.parts import ui
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
+from zorba_core.installed import artifacts
 
-FILE = runs.ROOT / "artifacts/claims.json"
+FILE = artifacts() / "claims.json"
 COLUMNS = ("id", "where", "says", "measured", "verdict", "note", "decided_by")
 # By the claim's id, the result in plain words.
 SENTENCES = {

@@ -58,7 +58,7 @@ def server_process(
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-    command = ["app", "--port", str(port)]
+    command = ["zorba_core", "app", "--port", str(port)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if runs_folder is not None:
         environment["ZORBA_RUNS"] = str(runs_folder)

@@ -251,24 +251,24 @@ def copies(stored, runs, **changes):
 
 def test_runs_that_differ_only_in_their_seed_are_like_and_what_differs_is_flat(stored, runs):
     one, two, other = copies(
-        stored, runs, one={"seed": 1}, two={"seed": 2}, other={"lr": 0.5, "division": {"alpha": 9}}
+        stored, runs, one={"seed": 1}, two={"seed": 2}, other={"lr": 0.5, "alpha": 9.0}
     )
     assert run_folders.like(one) == run_folders.like(two) != run_folders.like(other)
     differing = run_folders.differences([one, other])
-    assert {"seed", "lr"} <= set(differing.index)
+    assert {"seed", "lr", "alpha"} <= set(differing.index)
     assert all("{" not in value for value in differing.to_numpy().ravel())
 
 
 def test_runs_on_other_rows_are_warned_about_and_like_runs_become_one_curve(app, stored, runs):
     copies(stored, runs, one={"seed": 1}, two={"seed": 2})
-    copies(stored, runs, news={"dataset": "ag-news"})
+    copies(stored, runs, news={"dataset": "toy-reviews"})
     app.query_params["run"] = ["one", "two"]
     app.switch_page("views/runs.py").run()
     assert "different rows" not in texts(app)
     app.toggle(key="together").set_value(True).run()
     texts(app)
     app.query_params["run"] = ["one", "news"]
-    assert "different rows (ag-news, sst2)" in texts(app.run()).replace("\\", "")
+    assert "different rows (sst2, toy-reviews)" in texts(app.run()).replace("\\", "")
 
 
 def test_an_unreadable_folder_hides_no_run(app, stored, runs):

@@ -171,7 +171,7 @@ def test_a_model_without_layers_for_adapters_is_refused_with_the_layers_that_it_
 
 def test_without_peft_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(MissingDataError, match=r"lora_rank needs PEFT: pip install 'zorba-core\[lora\]'"):
+    with pytest.raises(MissingDataError, match=r"lora_rank needs PEFT: pip install 'peft>=0.21,<0.22'"):
         with_adapters(base("opt"), RANK, 0)
 
 

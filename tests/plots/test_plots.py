@@ -99,7 +99,8 @@ def test_a_front_too_short_for_a_knee_is_drawn_without_one(front):
 
 def run(name, accuracy, target=0.75):
     metrics = pd.DataFrame({"round": range(len(accuracy)), "eval_accuracy": accuracy, "train_loss": 1.0})
-    return SimpleNamespace(path=Path(name), metrics=metrics, config={"target": target})
+    request = SimpleNamespace(settings=SimpleNamespace(target=target))
+    return SimpleNamespace(path=Path(name), metrics=metrics, request=request)
 
 
 def test_a_curve_keeps_its_colour_and_shows_the_rounds_that_were_evaluated():

@@ -40,6 +40,8 @@ _COMMANDS = {
     "get-model": "use",
     "task": "training",
     "federate": "training",
+    "app": "places",
+    "notebooks": "places",
 }
 _INTERRUPTED = 130  # click's status for a KeyboardInterrupt
 

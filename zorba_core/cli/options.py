@@ -24,7 +24,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
 
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object on stdout and nothing else.")
-RUN = typer.Argument(..., help="The run's folder, or its name in artifacts/runs.")
+RUN = typer.Argument(..., help="The run's folder, or its name in the runs folder.")
 BASE_MODEL = typer.Option(None, "--model", help="Folder of the base model now; default: as in the run's config.")
 
 

@@ -18,6 +18,7 @@ from zorba_core.engine.parts import METHODS
 from zorba_core.engine.settings import LARGE_ROUNDS, Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.options import ServerOptions
+from zorba_core.installed import install_command
 from zorba_core.lazy import without_collection
 from zorba_core.runs import Run
 from zorba_core.runs.request import ResolvedRequest, TrainRequest
@@ -289,7 +290,7 @@ def _nodes(request: ResolvedRequest) -> list[dict[str, Any]]:
 def _check_flower() -> None:
     if importlib.util.find_spec("flwr") is None:
         raise MissingDataError(
-            "Flower 1.41 is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
+            f"zorba federate needs Flower 1.41, which is not installed here: {install_command('flower')}"
         )
 
 

@@ -120,7 +120,7 @@ def _from_hub(task: Task, split: str) -> pd.DataFrame:
     if importlib.util.find_spec("datasets") is None:
         raise MissingDataError(
             f"dataset {task.name} ({split}) not found: {by_folder}install the package datasets "
-            f"(pip install 'zorba-core[hub]') to fetch {rows.hub} from the Hugging Face hub; "
+            f"(pip install 'datasets>=4.4,<6') to fetch {rows.hub} from the Hugging Face hub; "
             "toy-reviews needs no data"
         )
     import datasets

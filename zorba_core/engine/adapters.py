@@ -43,7 +43,7 @@ def with_adapters(model: PreTrainedModel, rank: int, seed: int) -> PeftModel:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
-        raise MissingDataError("lora_rank needs PEFT: pip install 'zorba-core[lora]'") from None
+        raise MissingDataError("lora_rank needs PEFT: pip install 'peft>=0.21,<0.22'") from None
     blocks = block_list(model)
     linears = [(name, part) for name, part in model.named_modules() if isinstance(part, (nn.Linear, Conv1D))]
     inside = {id(module) for block in blocks for module in block.modules()}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
+from zorba_core.installed import artifacts, is_checkout
 from zorba_core.tables import LFS_POINTER
 from zorba_core.vram import ModelSpec, spec_from_config
 
@@ -24,15 +25,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MODELS_VARIABLE = "ZORBA_MODELS"
-# The command that gets each model. The first is a part of the repository.
-BUNDLED = {"opt-mini": "git restore artifacts/models", "smollm2-135m": "zorba get-model smollm2-135m"}
+# The command that gets each model. The first is a part of the repository and of the wheel.
+RESTORE = "git restore artifacts/models" if is_checkout() else "pip install --force-reinstall --no-deps WHEEL"
+BUNDLED = {"opt-mini": RESTORE, "smollm2-135m": "zorba get-model smollm2-135m"}
 DEFAULT_MODEL, REAL_MODEL = "opt-mini", "smollm2-135m"
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def models_folder() -> Path:
-    """The folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
-    return _named_folder() or Path(__file__).resolve().parents[2] / "artifacts" / "models"
+    """The folder ``ZORBA_MODELS``, else the one that came with the project."""
+    return _named_folder() or artifacts() / "models"
 
 
 def fetched_models_folder() -> Path:

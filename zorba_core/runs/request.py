@@ -35,12 +35,13 @@ from zorba_core.engine.settings import LARGE_CLIENTS, Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.files import check_folder
 from zorba_core.fleet import Fleet
+from zorba_core.installed import runs_folder
 from zorba_core.vram import MAX_CLIENTS, ModelSpec, Workload
 
 _log = logging.getLogger(__name__)
 DEFAULT_SOLVER, DEFAULT_CLIENTS, DEFAULT_DATASET = "balanced", 20, "toy-reviews"
 VERSION = 1  # of the layout of config.json
-DEFAULT_FOLDER = Path("artifacts/runs")
+DEFAULT_FOLDER = runs_folder()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OWN_ROWS = ("text", "label", "answer", "client", "test", "sheet")
 
