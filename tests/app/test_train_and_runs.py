@@ -250,9 +250,7 @@ def copies(stored, runs, **changes):
 
 
 def test_runs_that_differ_only_in_their_seed_are_like_and_what_differs_is_flat(stored, runs):
-    one, two, other = copies(
-        stored, runs, one={"seed": 1}, two={"seed": 2}, other={"lr": 0.5, "alpha": 9.0}
-    )
+    one, two, other = copies(stored, runs, one={"seed": 1}, two={"seed": 2}, other={"lr": 0.5, "alpha": 9.0})
     assert run_folders.like(one) == run_folders.like(two) != run_folders.like(other)
     differing = run_folders.differences([one, other])
     assert {"seed", "lr", "alpha"} <= set(differing.index)
