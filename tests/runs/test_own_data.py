@@ -39,12 +39,12 @@ def csv(tmp_path):
     return tmp_path / "reviews.csv"
 
 
-def tuned(csv, tiny_opt_folder, tmp_path, **options):
+def tuned(csv, tiny_opt_folder, tmp_path, calibration=SETTINGS.calibration, **options):
     return zorba.fine_tune(
         ALLOCATION,
         data=csv,
         model=tiny_opt_folder,
-        settings=SETTINGS,
+        settings=SETTINGS.replace(calibration=calibration),
         runs_folder=tmp_path / "runs",
         force=True,
         **options,
@@ -136,6 +136,12 @@ def test_a_large_table_is_encoded_batch_by_batch_and_trains_to_the_same_bits(
     run = tuned(csv, tiny_opt_folder, tmp_path)
     assert run.summary["weights_sha256"] == whole_table.summary["weights_sha256"]
     assert run.environment["data"]["train_sha256"] != whole_table.environment["data"]["train_sha256"]
+    centred = tuned(csv, tiny_opt_folder, tmp_path, calibration="batch")
+    monkeypatch.undo()
+    encoded = tuned(csv, tiny_opt_folder, tmp_path, calibration="batch")
+    assert centred.summary["weights_sha256"] == encoded.summary["weights_sha256"]
+    assert centred.summary["weights_sha256"] != run.summary["weights_sha256"]
+    monkeypatch.setattr(load, "MOST_TESTED", 5)
     assert load.suited_settings(run.task, tiny_opt_folder, {}).eval_rows == 5
     assert load.suited_settings(run.task, tiny_opt_folder, {"eval_rows": 7}).eval_rows == 7
 
