@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # Options whose defaults depend on the model (Settings.suited) or on the rows.
-_SUITED = dict.fromkeys(
+_SUITED: dict[str, Any] = dict.fromkeys(
     ("lr", "rounds", "schedule", "calibration", "direction", "directions", "precision", "seq_len", "batch_size")
 )
 _HELP = {
@@ -264,7 +264,7 @@ def _served(config: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], simul
 
     request = ServerRequest.of(run_config(**config))  # reports a wrong value before anything starts
     started = {"simulated": simulate, "nodes": nodes}
-    options = {"started": started}
+    options: dict[str, Any] = {"started": started}
     if simulate:
         return supervised(lambda calls: serve(request, LocalGrid(nodes), callbacks=calls, **options))
     return supervised(lambda calls: federate_on_loopback(config, nodes, callbacks=calls, **options))

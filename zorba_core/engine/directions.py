@@ -83,7 +83,7 @@ class Directions:
                 else:  # product, then sum: devices differ in whether they round a fused multiply-add once or twice
                     weights[start:stop].add_(values.mul_(scale))
 
-    def step(self, rho_Q: np.ndarray, seeds_Q: Sequence[int], block: int) -> Tensor:
+    def step(self, rho_Q: np.ndarray, seeds_Q: Sequence[int] | np.ndarray, block: int) -> Tensor:
         """sum_q rho[q] v_q,m, (D_m,), of the model's dtype and device; the same bits on every device."""
         total = torch.zeros(self.sizes_M[block], dtype=self.dtype, device=self.device)
         used_Q = np.flatnonzero(rho_Q)
@@ -101,7 +101,7 @@ class Directions:
                     total[start:stop].add_(values, alpha=rho)
         return total
 
-    def scalars(self, gradient_CD: Tensor, seeds_Q: Sequence[int], block: int) -> Tensor:
+    def scalars(self, gradient_CD: Tensor, seeds_Q: Sequence[int] | np.ndarray, block: int) -> Tensor:
         """<g_c, v_q,m> of C gradients of a block and all directions: (C, Q), float64."""
         total_CQ = gradient_CD.new_zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64)
         for at in range(0, len(seeds_Q), AT_ONCE):
@@ -116,7 +116,7 @@ class Directions:
                     total_CK += gradient_CD[:, start:stop] @ torch.stack([values for _, _, values in pieces_K]).t()
         return total_CQ
 
-    def factors(self, seeds_Q: Sequence[int], block: int) -> list[Factors]:
+    def factors(self, seeds_Q: Sequence[int] | np.ndarray, block: int) -> list[Factors]:
         """u_q and z_q of each parameter of the block, for a low-rank kind."""
         parts = self._parts_M[block]
         count = parts[-1].first_sign + parts[-1].numbers if parts else 0

@@ -47,15 +47,18 @@ class Clients(Protocol):
 
     def collect(self, plan: RoundPlan) -> Reports:
         """The reports of a round's clients."""
+        ...
 
     def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
         """Take a round's averages, for the clients to apply before the next round; return the events of the round.
 
         The clients get the averages with the next plan.
         """
+        ...
 
     def preference(self, network: Blocks) -> np.ndarray:
         """The mean over clients of the model's preference among the label words on their training rows, (C,)."""
+        ...
 
     def go_back(self, to: int) -> None:
         """Return every client to the weights after round ``to``."""
@@ -179,7 +182,7 @@ def run_rounds(training: Training, state: TrainState | None = None, before: Sequ
                 why = "the loss is above the first one; the run's result is round %d"
             logging.getLogger(__name__).warning(f"round {latest.round}: {why}", to)
             network.copy_to_blocks(best.weights_M)
-            state = best.state
+            state = best.state or state
             training.clients.go_back(to)
         yield latest
 
@@ -233,7 +236,7 @@ def next_round(training: Training, state: TrainState, course: Course | None = No
     return replace(state, rounds_done=t, method_state=done.method_state), done
 
 
-def _origin(course: Course | None, t: int) -> dict[str, int]:
+def _origin(course: Course | None, t: int) -> dict[str, Any]:
     """``after``, if the round does not start from the one before."""
     return {} if course is None or course.start == t - 1 else {"after": course.start}
 
@@ -280,7 +283,7 @@ def _evaluated(done: Round, training: Training) -> Round:
     return replace(done, eval_loss=result.loss, eval_accuracy=result.accuracy, prior_C=prior_C, weights_sha256=sha256)
 
 
-def _numbers_sent(plan: RoundPlan, status_N: np.ndarray) -> dict[str, int]:
+def _numbers_sent(plan: RoundPlan, status_N: np.ndarray) -> dict[str, Any]:
     """``scalars_up`` and ``scalars_down`` of a round."""
     sizes, settings = sum(plan.network.sizes_M), plan.settings
     per_report, down = numbers_a_round(settings.method, len(status_N), len(plan.A_MN), settings.directions, sizes)

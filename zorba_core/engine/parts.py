@@ -12,7 +12,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from zorba_core.engine.averages import median, per_block, trimmed
 from zorba_core.errors import InvalidInputError
@@ -26,12 +26,12 @@ class MethodDescription:
     """What lists, options and tables show of a method: class attributes of
     :class:`zorba_core.engine.methods.interface.Method`. The paper compares such methods in its section V."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    help: ClassVar[str]  # one line
-    default_directions: ClassVar[int]  # Q of a round in the paper's experiments; 0: the method uses the gradient
-    exchanges: ClassVar[Exchange] = "scalars"
-    allocates: ClassVar[bool] = False  # whether it uses an allocation; if not, every client activates every block
+    name: str
+    title: str
+    help: str  # one line
+    default_directions: int  # Q of a round in the paper's experiments; 0: the method uses the gradient
+    exchanges: Exchange = "scalars"
+    allocates: bool = False  # whether it uses an allocation; if not, every client activates every block
 
     @property
     def first_order(self) -> bool:

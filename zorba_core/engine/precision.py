@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
@@ -34,7 +35,7 @@ def check_capability(precision: str, capability: tuple[int, int]) -> None:
         )
 
 
-def products_in(precision: str, device: torch.device) -> AbstractContextManager[None]:
+def products_in(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """Context manager: matrix products on ``device`` in this precision."""
     if precision == "bf16":
         # The cache is for weights that need gradients; these weights need none, and they change.

@@ -65,5 +65,7 @@ def size_of_step(step: Step, directions: int) -> float:
     """
     if step.gradient_M is not None:
         return math.sqrt(sum(float(gradient.double().square().sum()) for gradient in step.gradient_M))
+    if step.rho_bar_MQ is None:
+        return 0.0
     used = step.rho_bar_MQ[np.any(step.rho_bar_MQ, axis=1)]
     return float(np.sqrt(directions * np.square(used).sum(axis=1).mean())) if len(used) else 0.0

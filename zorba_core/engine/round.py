@@ -84,7 +84,7 @@ class FederatedRows:
     """The clients' training rows and the evaluation rows."""
 
     train: Rows  # all clients' rows
-    held_N: Sequence[np.ndarray] | Mapping[int, np.ndarray]  # indices of each client's rows
+    held_N: Sequence[np.ndarray]  # indices of each client's rows
     evaluation: Rows
 
 
@@ -129,7 +129,7 @@ class Step:
     """The server's step: block m moves by ``-lr sum_q rho_bar[m, q] v_q,m``, or by ``-lr gradient_M[m]``."""
 
     rho_bar_MQ: np.ndarray | None = None
-    seeds_Q: Sequence[int] = ()
+    seeds_Q: Sequence[int] | np.ndarray = ()
     gradient_M: tuple[Tensor, ...] | None = None
 
 

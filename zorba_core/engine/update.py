@@ -30,7 +30,7 @@ def apply_step(network: Blocks, step: Step, directions: Directions, lr: float) -
 def update_blocks(
     network: Blocks,
     rho_bar_MQ: np.ndarray,
-    seeds_Q: Sequence[int],
+    seeds_Q: Sequence[int] | np.ndarray,
     directions: Directions,
     lr: float,
 ) -> None:

@@ -9,6 +9,7 @@ changed inside, :data:`OFF` says so, and Flower's own processes do the work: slo
 from __future__ import annotations
 
 import contextlib
+import importlib
 import threading
 import time
 import traceback
@@ -29,8 +30,9 @@ try:
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
     from flwr.superlink.grid.http_grid import HttpGrid
-    from flwr.supernode import start_client_internal
-    from flwr.supernode.runtime import run_clientapp as inside
+
+    start_client_internal: Any = importlib.import_module("flwr.supernode.start_client_internal")
+    inside: Any = importlib.import_module("flwr.supernode.runtime.run_clientapp")
 except ImportError as error:
     OFF = f"Flower has changed inside ({error}): it starts a process for each message, which is slower"
 

@@ -184,7 +184,7 @@ class Members:
                 self._register(sent.node, message)
                 continue
             client = next((client for client, seat in self.seats.items() if sent and seat.node == sent.node), None)
-            if client is None:
+            if sent is None or client is None:
                 continue
             seat, seat.late = self.seats[client], False
             try:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -128,7 +128,7 @@ def read_instruction(records: RecordDict) -> Instruction:
         ProtocolError: the instruction is malformed, or its averages are not finite.
     """
     try:
-        config = dict(records[_RECORD])
+        config: dict[str, Any] = {**_config(records)}
         numbers = np.array(config["rho_bar_RMQ"], np.float64)
         rounds, afters, lrs = config["rounds"], config["afters"], config["lrs"]
         seeds_RQ = np.array(config["seeds_RQ"], np.uint32).reshape(len(rounds), -1 if rounds else 0)
@@ -136,8 +136,8 @@ def read_instruction(records: RecordDict) -> Instruction:
             raise ValueError("not all averages are finite")
         rho_bar_RMQ = numbers.reshape(len(rounds), -1, seeds_RQ.shape[1]) if rounds else ()
         averages = tuple(map(Average, rounds, afters, lrs, seeds_RQ, rho_bar_RMQ))
-        same = {name: config[name] for name in _FIELDS}
-        lists = {name: tuple(config[name]) for name in _LISTS}
+        same: dict[str, Any] = {name: config[name] for name in _FIELDS}
+        lists: dict[str, Any] = {name: tuple(config[name]) for name in _LISTS}
         return Instruction(**same, averages=averages, seeds_Q=np.array(config["seeds_Q"], np.uint32), **lists)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"the server's instruction cannot be read ({type(error).__name__}: {error})") from None
@@ -150,19 +150,24 @@ def read_hello(records: RecordDict) -> tuple[str, str]:
         ProtocolError: the greeting is missing or incomplete.
     """
     try:
-        return tuple(records[_RECORD][name] for name in ("run", "terms"))
+        config = _config(records)
+        return str(config["run"]), str(config["terms"])
     except KeyError as error:
         raise ProtocolError(f"the server's greeting has no {error}") from None
 
 
 def store_hello(records: RecordDict, state: RecordDict) -> None:
     """Copy a greeting to the client's state, where a process that Flower starts later reads it."""
-    state[_RECORD] = ConfigRecord(dict(records[_RECORD]))
+    state[_RECORD] = ConfigRecord({**_config(records)})
+
+
+def _config(records: RecordDict) -> ConfigRecord:
+    return cast(ConfigRecord, records[_RECORD])
 
 
 def answer_records(values: dict[str, Any], rho_Q: np.ndarray | None = None) -> RecordDict:
     """An answer: strings, numbers and lists of floats by name, and the scalars if there are any."""
-    texts = {name: value for name, value in values.items() if isinstance(value, str)}
+    texts: dict[str, Any] = {name: value for name, value in values.items() if isinstance(value, str)}
     numbers = {name: value for name, value in values.items() if name not in texts}
     records = RecordDict({_RECORD: ConfigRecord(texts), _NUMBERS: MetricRecord(numbers)})
     if rho_Q is not None:
@@ -224,7 +229,7 @@ class Answer:
     def scalars(self, count: int) -> np.ndarray:
         """rho_Q: ``count`` float64, finite or not."""
         try:
-            rho_Q = self._arrays["rho"].numpy()
+            rho_Q = cast(ArrayRecord, self._arrays)["rho"].numpy()
         except Exception:  # a foreign array can fail to load in many ways
             raise ProtocolError("it has no scalars that can be read") from None
         if rho_Q.dtype != np.float64 or rho_Q.shape != (count,):

@@ -174,7 +174,7 @@ class Client:
         rows = replace(self.rows(instruction.prompt), prior_C=torch.tensor(instruction.prior_C, dtype=torch.float64))
         settings, network, held = replica.settings, replica.network, np.arange(len(rows))
         plan = RoundPlan(instruction.round, instruction.seeds_Q, asked_N, network, A_MN, settings, replica.directions)
-        batch = client_batch(FederatedRows(rows, {n: held}, rows), settings, plan.round, n, network.device)
+        batch = client_batch(FederatedRows(rows, [held] * (n + 1), rows), settings, plan.round, n, network.device)
         reports = method_of(settings).report(plan, {n: batch})
         return reports.rho_NQ[n], float(reports.loss_N[n]), reports.forward_passes
 

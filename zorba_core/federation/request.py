@@ -114,7 +114,7 @@ class ServerRequest:
             given["label_words"] = tuple(json.loads(config["label-words"]))
         given["settings"], made = Settings(**settings), None
         if not method_facts(given["settings"].method).allocates:
-            allocation = {}
+            allocation: dict[str, Any] = {}
         elif "allocation" in config:
             made = json.loads(config["allocation"])
             blocks = read_spec(config["model"]).num_blocks

@@ -13,8 +13,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -36,7 +37,7 @@ from zorba_core.federation.remote import RemoteClients
 from zorba_core.federation.request import ServerRequest
 from zorba_core.logs import shown
 from zorba_core.runs import Run
-from zorba_core.runs.folder import SUMMARY
+from zorba_core.runs.folder import SUMMARY, RunFolder
 from zorba_core.runs.load import check_rows, check_tokens, evaluation_rows, open_network, use_threads
 from zorba_core.runs.log import Log
 from zorba_core.runs.preflight import preflight
@@ -120,7 +121,7 @@ def _begin(request: ServerRequest, grid: Grid, callbacks: Sequence[Callback], st
 
 
 def _resume(request: ServerRequest, grid: Grid, callbacks: Sequence[Callback]) -> Run:
-    path = request.resume.path
+    path = cast(RunFolder, request.resume).path
     with Log(path) as log:
         started = Run.read(path)
         check_unfinished(started)
@@ -166,7 +167,7 @@ def _check(network: Blocks, evaluation: Rows, settings: Settings) -> dict[str, A
     """
     everything = Allocation([[True]] * network.num_blocks)
     train = evaluation.centred() if settings.calibration == "batch" else evaluation
-    rows = FederatedRows(train, [list(range(len(evaluation)))], evaluation)
+    rows = FederatedRows(train, [np.arange(len(evaluation))], evaluation)
     checked = preflight(network, everything, rows, settings)
     if checked.failed:
         raise InvalidInputError(checked.reason())

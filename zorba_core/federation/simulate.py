@@ -7,7 +7,7 @@ messages are the same as in a deployment, without a network.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import Context, Message, RecordDict
 from flwr.app.error import Error
@@ -31,7 +31,7 @@ class LocalGrid(Grid):
         }
 
     # Abstract in Flower's Grid; the ServerApp does not call them.
-    set_run = run = create_message = send_and_receive = None
+    set_run = run = create_message = send_and_receive = cast(Any, None)
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.nodes)

@@ -54,7 +54,7 @@ def export_run(
             save_adapters(tuned.network, folder, base_of(tuned.run))
         else:
             save_model(tuned.network, folder)
-        tuned.tokenizer.save_pretrained(folder)
+        tuned.tokenizer.save_pretrained(os.fspath(folder))
         (folder / CARD).write_text(card, encoding="utf-8")
     return to
 
@@ -70,7 +70,7 @@ def save_model(network: Blocks, folder: str | os.PathLike[str]) -> str:
         _unshare(block_list(separate))
     else:
         separate = copy.deepcopy(network.adapted).merge_and_unload()
-    separate.save_pretrained(folder)
+    separate.save_pretrained(os.fspath(folder))
     return fingerprint_of(separate.named_parameters())
 
 
@@ -90,7 +90,7 @@ def save_adapters(network: Blocks, folder: str | os.PathLike[str], base: str) ->
     separate = copy.deepcopy(network.adapted)
     _unshare(block_list(separate.get_base_model()))
     separate.peft_config["default"].base_model_name_or_path = base
-    separate.save_pretrained(folder)
+    separate.save_pretrained(os.fspath(folder))
 
 
 def _unshare(blocks: Iterable[nn.Module]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ class Answers:
 
     def probabilities(self, row: int, base: bool = False) -> dict[str, float]:
         """Each label's probability for one row, in descending order."""
-        probability_C = (self.base_RC if base else self.probability_RC)[row]
+        probability_C = cast(np.ndarray, self.base_RC if base else self.probability_RC)[row]
         order_C = np.argsort(-probability_C, kind="stable")
         return {self.labels[label]: float(probability_C[label]) for label in order_C}
 
@@ -124,8 +124,8 @@ def written(tuned: RunModel, network: Blocks, frame: pd.DataFrame) -> tuple[list
     room = min(seq_len + new, network.max_positions)
     prompts, cut = encode_prompts(task, frame, tokenizer, room, max_new_tokens=new)
     check_tokens(network, tokenizer, *prompts)
-    tokens = generate_tokens(network, prompts, max_new_tokens=new, end=tokenizer.eos_token_id)
-    return [tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in tokens], cut
+    tokens = generate_tokens(network, prompts, max_new_tokens=new, end=cast(int, tokenizer.eos_token_id))
+    return [cast(str, tokenizer.decode(ids, skip_special_tokens=True)).strip() for ids in tokens], cut
 
 
 @torch.no_grad()

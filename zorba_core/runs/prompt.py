@@ -31,7 +31,7 @@ FEW, MORE, FINALISTS = 32, 64, 3  # rows of all clients together, at first and f
 _LEAST = 4  # rows of a client: fewer say little about a loss that is centred over them
 
 # (prompts, rows of a client) -> the mean over clients of each prompt's loss
-Measure = Callable[[Sequence[str], int], Sequence[float]]
+Measure = Callable[[Sequence[str], int], Sequence[float] | np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,10 @@ class Answered:
     rows: int
     right_R: np.ndarray  # bool
 
+    def describe(self) -> dict[str, Any]:
+        """All metrics, for JSON."""
+        raise NotImplementedError
+
     @property
     def accuracy(self) -> float:
         """Share of right answers."""
@@ -81,10 +85,13 @@ class Quality(Answered):
         from sklearn.metrics import precision_recall_fscore_support
 
         every = range(len(self.labels))
-        ratios_3C = precision_recall_fscore_support(self.label_R, self.predicted_R, labels=every, zero_division=np.nan)
+        undefined: Any = np.nan
+        ratios: Any = precision_recall_fscore_support(
+            self.label_R, self.predicted_R, labels=every, zero_division=undefined
+        )
         predicted_C = np.bincount(self.predicted_R, minlength=len(self.labels))
         result = {}
-        for name, predicted, precision, recall, f1, rows in zip(self.labels, predicted_C, *ratios_3C, strict=True):
+        for name, predicted, precision, recall, f1, rows in zip(self.labels, predicted_C, *ratios, strict=True):
             precision, recall, f1 = (None if np.isnan(ratio) else float(ratio) for ratio in (precision, recall, f1))
             of_label = {"accuracy": recall, "precision": precision, "recall": recall, "f1": f1}
             result[name] = {"rows": int(rows), "predicted": int(predicted), **of_label}

@@ -155,9 +155,9 @@ def summarise(training: Training, rounds: Sequence[Round], measured: Mapping[str
     """
     settings, network, allocation = training.settings, training.network, training.allocation
     evaluated = [done for done in rounds if done.eval_accuracy is not None]
-    best = max(evaluated, key=lambda done: done.eval_accuracy)  # the first of equals
+    best = max(evaluated, key=lambda done: done.eval_accuracy or 0.0)  # the first of equals
     final, target = rounds[Course(rounds).final], settings.target
-    reached = [done.round for done in evaluated if target is not None and done.eval_accuracy >= target]
+    reached = [done.round for done in evaluated if target is not None and (done.eval_accuracy or 0.0) >= target]
     total = {name: sum(getattr(done, name) for done in rounds) for name in TOTALS}
     count_KN = _count_reports(rounds, allocation.num_clients)
     workload = Workload(batch_size=settings.batch_size, seq_len=settings.seq_len)
@@ -306,9 +306,9 @@ class MemoryMeter:
         """``{"bytes": ..., "what": ...}``; bytes is None if it cannot be measured."""
         if self._device == "cuda":
             return {"bytes": torch.cuda.max_memory_allocated(), "what": "CUDA, most allocated at once"}
-        high = None if self._before is None else _status("VmHWM")
+        before, high = self._before, _status("VmHWM")
         what = "CPU, growth of the resident set above the loaded model"
-        return {"bytes": None if high is None else max(0, high - self._before), "what": what}
+        return {"bytes": None if high is None or before is None else max(0, high - before), "what": what}
 
 
 @contextlib.contextmanager

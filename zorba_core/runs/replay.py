@@ -126,7 +126,15 @@ def replay(
                 with contextlib.suppress(OSError, RunError, InvalidInputError):  # only a cache: a full disk is no error
                     write_weights(run.path, network, target)
     checked = [done.round for done in run.rounds[: target + 1] if done.weights_sha256]
-    return RunModel(run, target, settings, network, tokenizer, max(checked, default=None), model and os.fspath(model))
+    return RunModel(
+        run,
+        target,
+        settings,
+        network,
+        tokenizer,
+        max(checked, default=None),
+        None if model is None else os.fspath(model),
+    )
 
 
 @torch.no_grad()
@@ -143,8 +151,8 @@ def replay_rounds(
     """
     state, rounds = init(network, settings), path(run.rounds, target)
     checked = max((done.round for done in rounds if done.weights_sha256), default=0)
-    keep = None if best is None else Course(run.rounds).best
-    if keep == 0:
+    keep = Course(run.rounds).best
+    if best is not None and keep == 0:
         best.keep(network, state)
     for done in rounds:
         state = repeat_round(state, done, network, run.allocation, settings)
@@ -153,7 +161,7 @@ def replay_rounds(
                 f"{run.path}: round {done.round} replays to other weights here than where the run was made; use the "
                 "processor, device and versions in its config.json"
             )
-        if done.round == keep:
+        if best is not None and done.round == keep:
             best.keep(network, state)
     return state
 

@@ -192,7 +192,7 @@ class TrainRequest(Checked):
             given = [name for name in _OWN_ROWS if getattr(self, name) is not None]
             if given:
                 raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
-            task = task_for(get_task(self.dataset), Overrides(prompt=self.prompt, label_words=words))
+            task = task_for(get_task(self.dataset or DEFAULT_DATASET), Overrides(prompt=self.prompt, label_words=words))
         else:
             if self.dataset not in (None, DEFAULT_DATASET):
                 raise InvalidInputError("give --dataset or --data, not both")
@@ -361,7 +361,7 @@ class ResolvedRequest(Checked):
 
 def task_config(task: Task) -> dict[str, Any]:
     """The config entries of a task: its name, its label words, a changed prompt; for a user's task all its fields."""
-    described = {"task": table_of(task)} if task.is_own else {}
+    described: dict[str, Any] = {"task": table_of(task)} if task.is_own else {}
     if not task.is_own and task.prompt != get_task(task.name).prompt:
         described["prompt"] = task.prompt
     prior = {"prior": list(task.prior)} if task.prior else {}

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import Allocation, Solution
@@ -102,11 +103,11 @@ def fine_tune(
         client=given.client,
         division=division,
         alpha=alpha,
-        model=model,
+        model=None if model is None else os.fspath(model),
         clients=num_clients,
         allocation=allocation,
         settings={} if settings is None else settings,
-        runs_folder=runs_folder,
+        runs_folder=Path(runs_folder),
         name=name,
         threads=threads,
         force=force,

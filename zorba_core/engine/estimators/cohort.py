@@ -42,7 +42,7 @@ def estimate_cohort(
     network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
-    seeds_Q: Sequence[int],
+    seeds_Q: Sequence[int] | np.ndarray,
     directions: Directions,
     *,
     mu: float,

@@ -54,7 +54,7 @@ def estimate_exact(
     network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
-    seeds_Q: Sequence[int],
+    seeds_Q: Sequence[int] | np.ndarray,
     directions: Directions,
     *,
     mu: float | None = None,
@@ -85,7 +85,9 @@ def estimate_exact(
 class _Gradients:
     """The gradients of a share's clients for each block, and then their scalars."""
 
-    def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
+    def __init__(
+        self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int] | np.ndarray, directions: Directions
+    ) -> None:
         self._active_MC, self._seeds_Q, self._directions = active_MC, seeds_Q, directions
         count, held_MCD = active_MC.shape[1], _TABLES.setdefault(network, [])
         if not held_MCD or len(held_MCD[0]) < count:
@@ -114,7 +116,9 @@ class _Gradients:
 class _LowRankScalars:
     """The scalars of a share's clients along low-rank directions, without their gradients."""
 
-    def __init__(self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int], directions: Directions) -> None:
+    def __init__(
+        self, network: Blocks, active_MC: np.ndarray, seeds_Q: Sequence[int] | np.ndarray, directions: Directions
+    ) -> None:
         self._total_CQ = torch.zeros(active_MC.shape[1], len(seeds_Q), dtype=torch.float64, device=network.device)
         # The backward pass goes block by block, so a cache of one block is enough.
         self._factors_of = functools.lru_cache(1)(

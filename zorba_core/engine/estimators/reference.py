@@ -38,7 +38,7 @@ class Estimate:
 
 
 def batch_loss(
-    network: Blocks, batch: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
+    network: Blocks, batch: Rows, active_M: Sequence[bool] | np.ndarray | None = None, inactive: Inactive = "frozen"
 ) -> float:
     """F_n(w; xi): the mean cross-entropy of the batch's answers.
 
@@ -52,7 +52,7 @@ def estimate(
     network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
-    seeds_Q: Sequence[int],
+    seeds_Q: Sequence[int] | np.ndarray,
     directions: Directions,
     *,
     mu: float,

@@ -56,7 +56,7 @@ def mean_gradient(network: Blocks, batches_N: Sequence[Rows]) -> tuple[tuple[Ten
     loss_N, sum_M = _pass(network, batches_N)
     passes, finite = len(batches_N), np.flatnonzero(np.isfinite(loss_N))
     if len(finite) < len(batches_N):
-        _, sum_M = _pass(network, [batches_N[n] for n in finite])
+        _, sum_M = _pass(network, [batches_N[int(n)] for n in finite])
         passes += len(finite)
     return tuple(total.div_(max(len(finite), 1)) for total in sum_M), loss_N, passes
 

@@ -65,7 +65,7 @@ class FedZO(Method):
         return Step(coefficients_MU, seeds_U), state
 
 
-def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
+def client_seeds(seeds_Q: Sequence[int] | np.ndarray, client: int) -> list[int]:
     """Client n's seeds for the round's seeds, in the same order."""
     return [_client_seed(int(seed), int(client)) for seed in seeds_Q]
 
