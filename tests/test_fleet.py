@@ -120,6 +120,16 @@ def test_a_fleet_knows_its_budgets_what_blocks_cost_and_who_is_too_small():
     assert able.total_at_ratio(float(able.vram_ratio(7))) == 7
 
 
+def test_a_few_drawn_clients_hold_all_blocks_together_and_a_larger_draw_is_left_as_it_is():
+    for clients in (1, 2, 3, 50):
+        for seed in range(20):
+            drawn = Fleet.uniform(OPT, clients, seed=seed)
+            covering = drawn.covering()
+            assert covering.budget_N.sum() == max(12, drawn.budget_N.sum())
+            assert (covering.budget_N >= drawn.budget_N).all()
+            assert (covering is drawn) == (drawn.budget_N.sum() >= 12)
+
+
 def test_a_fleet_is_matched_with_clients_by_their_names():
     fleet = of_gib(1, 2, 3, names=("site1", "site2", "site10"))
     matched = fleet.matched(("site1", "site10", "site2"))
@@ -178,6 +188,15 @@ def test_cards_that_nvidia_smi_lists_are_clients_and_their_mib_are_gib():
     assert fleet.capacity_N_gib.tolist() == [23034 / 1024, 23034 / 1024, 15.0]
 
 
+def test_other_columns_of_the_query_are_passed_over():
+    header = b"index, name, memory.total [MiB], memory.used [MiB], uuid\n"
+    fleet = Fleet.from_csv(
+        header + b"0, NVIDIA L4, 23034 MiB, 1 MiB, GPU-1\n1, Tesla T4, 15360 MiB, 1 MiB, GPU-2\n", OPT
+    )
+    assert (fleet.names, fleet.capacity_N_gib.tolist()) == (("NVIDIA L4", "Tesla T4"), [23034 / 1024, 15.0])
+    assert Fleet.from_csv(b"index, memory.total [MiB]\n0, 15360\n1, 15360\n", OPT).names == ("client-0", "client-1")
+
+
 SCREEN = b"""
 +-----------------------------------------------------------------------------------------+
 | NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |
@@ -196,6 +215,8 @@ NO_FLEETS = {
     b"client;vram_gib\na;8,5\n": "its VRAM is '8,5'; it must be a number of GiB, with a decimal point, 8.5",
     b"client,vram_gib\na,8\nb,9\na,10\n": "client 'a' occurs twice; give each its own name",
     b"name, memory.total [MiB]\nL4, [N/A]\n": "row 1 (client 'L4'): its VRAM is '[N/A]'; it must be a size such as",
+    b"NVIDIA L4, 23034 MiB\nTesla T4, 15360 MiB\n": "line 1 is 'NVIDIA L4, 23034 MiB', not the names of columns",
+    b"name, memory.free [MiB]\nL4, 1 MiB\n": "memory.free [MiB], without memory.total; run nvidia-smi",
     b"Failed to initialize NVML: Driver/library version mismatch\n": "nvidia-smi failed on that machine: 'Failed to",
     SCREEN: "nvidia-smi's table for the screen; run nvidia-smi --query-gpu=name,memory",
     b"PK\x03\x04\x00": "cannot be read as Excel",

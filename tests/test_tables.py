@@ -10,10 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from zorba_core.data.infer import task_for
+from zorba_core.data.task import Overrides
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 from zorba_core.tables import check_output, read_table, write_table
 
 GOOD = "text,label\n" + "".join(f"remark {n} of a kind,{'good' if n % 2 else 'bad'}\n" for n in range(40))
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
 
 
 def written(folder, name, content):
@@ -63,7 +68,10 @@ def test_a_file_that_cannot_be_read_is_one_line_with_the_place_and_the_way_out(t
         ("a.csv", '3,"Wall St. falls"\n3,Oil\n1,War\n', "the file seems to have no header; put a line with"),
         ("a.jsonl", '{"text": "a"}\n{"text": "b", "label": \n', "a.jsonl, line 2: not JSON"),
         ("a.jsonl", '{"text": "a"}\n[1, 2]\n', "a.jsonl, line 2: a list in place of an object such as {...}"),
-        ("a.json", '{"text": "a"}', "a.json: it has a dict in place of a list of objects"),
+        ("a.json", '{"text": "a"}', "a.json: it has a dict in place of a list of objects; with pandas: to_json("),
+        ("a.json", '[["a", 1], ["b", 2]]', "it has lists without names in place of a list of objects; with pandas"),
+        ("a.csv", POINTER, "a.csv: a pointer of git-lfs in place of the file itself; fetch it: git lfs pull --include"),
+        ("a.parquet", POINTER, "a.parquet: a pointer of git-lfs in place of the file itself"),
         (
             "a.json",
             '{"text": "a"}\n{"text": "b"}',
@@ -78,6 +86,15 @@ def test_a_file_that_cannot_be_read_is_one_line_with_the_place_and_the_way_out(t
                 read_table(written(tmp_path, name, content))
             assert says in str(error.value)
             assert "\n" not in str(error.value)
+
+
+def test_a_tsv_with_commas_is_read_by_its_header(tmp_path):
+    for content, cells in [
+        ("text,n\na b,1\n", [["a b", "1"]]),
+        ("text\na, b\n", [["a, b"]]),
+        ("a,b\tn\n1,2\t3\n", [["1,2", "3"]]),
+    ]:
+        assert read_table(written(tmp_path, "a.tsv", content)).to_numpy().tolist() == cells
 
 
 def test_a_word_in_the_header_may_be_a_value_of_its_column(tmp_path):
@@ -127,6 +144,45 @@ def test_a_workbooks_first_sheet_is_read_with_excels_row_numbers(tmp_path):
     frame = read_table(tmp_path / "a.xlsx")
     assert frame.to_numpy().tolist() == [["a", 7], ["NA", datetime(2025, 1, 2)]]
     assert frame.index.tolist() == [2, 4]
+
+
+def test_json_in_each_form_that_pandas_and_datasets_write_is_the_same_table(tmp_path, subtests):
+    frame = pd.DataFrame({"text": ["a", "b", "c"], "n": [1, 2, 3]}, index=["x", "y", "z"])
+    numbered = frame.reset_index(drop=True)
+    forms = {orient: numbered.to_json(orient=orient) for orient in ("records", "columns", "split", "table")}
+    forms["index"] = frame.to_json(orient="index")
+    forms["a list for each column"] = json.dumps(frame.to_dict("list"))
+    forms["within an object"] = json.dumps({"version": "1.0", "data": frame.to_dict("records")})
+    for form, content in forms.items():
+        with subtests.test(form=form):
+            read = read_table(written(tmp_path, "a.json", content))
+            assert read[["text", "n"]].to_numpy().tolist() == [["a", 1], ["b", 2], ["c", 3]]
+
+
+def test_a_sheet_is_read_by_its_name_and_a_first_sheet_without_rows_names_the_others(tmp_path):
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        pd.DataFrame([["Export of May"]]).to_excel(book, sheet_name="Cover", header=False, index=False)
+        pd.DataFrame({"text": ["a", "b"], "n": [1, 2]}).to_excel(book, sheet_name="Data", index=False)
+    frame = read_table(tmp_path / "a.xlsx", sheet="Data")
+    assert (frame["text"].tolist(), frame.attrs["sheets"]) == (["a", "b"], ["Data", "Cover"])
+    for sheet, says in [
+        (None, r"its first sheet \(Cover\) has no header with rows below; rows are on Data \(--sheet 'Data'\)"),
+        ("Date", "it has no sheet 'Date'; its sheets are Cover, Data"),
+    ]:
+        with pytest.raises(InvalidInputError, match=says):
+            read_table(tmp_path / "a.xlsx", sheet=sheet)
+
+
+def test_a_formula_without_a_stored_result_is_named_where_its_column_is_read(tmp_path):
+    rows = [[f"remark {n} of a kind", '=IF(1>0,"good","bad")', "=1+1", "ab"[n % 2]] for n in range(9)]
+    table = pd.DataFrame(rows, columns=["text", "label", "spare", "kind"])
+    table.to_excel(tmp_path / "a.xlsx", index=False)
+    for overrides in (Overrides(), Overrides(label="label")):
+        with pytest.raises(
+            InvalidInputError, match=r"a\.xlsx, cell B2 \(column label\): a formula without .* save the"
+        ):
+            task_for(tmp_path / "a.xlsx", overrides)
+    assert task_for(tmp_path / "a.xlsx", Overrides(label="kind")).label_names == ("a", "b")
 
 
 def saved_by_datasets(folder, table: pa.Table) -> None:

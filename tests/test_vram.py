@@ -156,6 +156,12 @@ def test_a_hugging_face_folder_and_its_config_file_give_the_same_spec(tmp_path):
     assert model_spec(tmp_path).name == tmp_path.name
 
 
+def test_a_model_that_reads_images_is_refused_as_such(tmp_path):
+    transformers.LlavaConfig().save_pretrained(tmp_path)
+    with pytest.raises(InvalidInputError, match="a llava model has a part for vision, and only language"):
+        model_spec(tmp_path)
+
+
 def test_what_names_no_model_is_refused_in_one_line(tmp_path):
     path = tmp_path / "config.json"
     with pytest.raises(MissingDataError, match=r"no config\.json"):

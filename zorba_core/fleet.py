@@ -352,6 +352,16 @@ class Fleet:
             self, names=tuple(self.names[n] for n in clients), capacity_N_bytes=self.capacity_N_bytes[list(clients)]
         )
 
+    def covering(self) -> Fleet:
+        """This fleet, or if its clients cannot hold all blocks together, one whose smallest clients hold more: a few
+        clients that are drawn at random would often be refused. A client holds at most all blocks."""
+        budget_N, missing = self.budget_N.copy(), self.num_blocks - int(self.budget_N.sum())
+        for _ in range(missing):
+            budget_N[int(budget_N.argmin())] += 1
+        raised_N = self.used_N_bytes(budget_N)
+        capacity_N = np.where(budget_N > self.budget_N, raised_N, self.capacity_N_bytes)
+        return replace(self, capacity_N_bytes=capacity_N) if missing > 0 else self
+
     def matched(self, clients: Sequence[str]) -> Fleet:
         """The fleet in the order of the clients that the rows name; unchanged if it has none of these names.
 
@@ -410,7 +420,7 @@ def _check_share(what: str, value: float) -> None:
 
 # Reading a table of clients.
 
-_NVIDIA_SMI = "memory_total_mib"
+_NVIDIA_SMI, _MIB = "memory_total_mib", re.compile(r"\d+ MiB")
 _BARE_NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[\s,;]*\d[\d.\s,;]*")
 _NVIDIA_SMI_FAILED = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
 _WANT = "give a table with columns client,vram_gib"
@@ -428,10 +438,18 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
     from zorba_core.tables import is_empty  # slow to load
 
     columns = [re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") for column in header]
+    if _NVIDIA_SMI in columns:  # other columns of a query, such as index or uuid, say nothing of the size
+        known = (*SIZE_COLUMNS, *NAME_COLUMNS, COUNT_COLUMN)
+        columns = [column if column in known else "" for column in columns]
     sizes = [column for column in columns if column in SIZE_COLUMNS]
+    if not sizes and any(_MIB.fullmatch(column.strip()) for column in header):
+        raise InvalidInputError(f"line 1 is {in_short(', '.join(header))}, not the names of columns; {_QUERY}")
+    if not sizes and any(column.startswith("memory_") and column.endswith("_mib") for column in columns):
+        raise InvalidInputError(f"columns are {', '.join(map(str.strip, header))}, without memory.total; {_QUERY}")
     named = [column for column in columns if column in NAME_COLUMNS]
     counted = columns.count(COUNT_COLUMN)
-    if len(sizes) != 1 or len(named) > 1 or counted > 1 or len(columns) != len(sizes) + len(named) + counted:
+    unknown = len(columns) - len(sizes) - len(named) - counted - (columns.count("") if _NVIDIA_SMI in columns else 0)
+    if len(sizes) != 1 or len(named) > 1 or counted > 1 or unknown:
         shown = name_some([in_short(column.strip())[1:-1] or "(no name)" for column in header], 8)
         raise InvalidInputError(f"columns are {shown or 'none'}; give vram_gib and, if you like, client or clients")
     in_mib = sizes == [_NVIDIA_SMI]

@@ -11,6 +11,7 @@ Shapes: N clients. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from pydantic import Field
 
 from zorba_core.checked import Checked, OneOf
 from zorba_core.errors import InfeasibleError, InvalidInputError, MissingDataError, first_line, in_short, name_some
-from zorba_core.files import read_json
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -192,12 +192,17 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
         )
     name = path.parent.name if path.name == "config.json" else path.stem
     try:
-        config = read_json(path)
+        config = json.loads(path.read_text(encoding="utf-8"), object_hook=_special_float)
     except ValueError:
         raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
     if not isinstance(config, dict):
         raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")
     return spec_from_config(config, name or str(path))
+
+
+def _special_float(value: dict[str, Any]) -> Any:
+    """Infinity as ``transformers`` writes it, which JSON does not have."""
+    return float(value["__float__"]) if value.keys() == {"__float__"} else value
 
 
 def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) -> ModelSpec:
@@ -213,19 +218,36 @@ def spec_from_config(config: PretrainedConfig | Mapping[str, Any], name: str) ->
     try:
         if isinstance(config, Mapping):
             config = AutoConfig.for_model(**config)
+        others = [kind for kind in ("vision", "audio") if getattr(config, f"{kind}_config", None)]
+        if others:
+            raise InvalidInputError(
+                f"model {name!r}: a {config.model_type} model has a part for {' and '.join(others)}, and only language "
+                "models of text are trained here; give such a one, as facebook/opt-125m"
+            )
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
+    except InvalidInputError:
+        raise
     except Exception as error:  # a config from outside can be wrong in any way
         raise InvalidInputError(
             f"model {name!r}: transformers cannot build a causal language model from its config "
-            f"({first_line(error)[:200]})"
+            f"({first_line(error)[:200]}); give one such as facebook/opt-125m"
         ) from None
     return spec_of_model(model, name)
 
 
 def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
-    """M, H, K, alpha and d of a loaded model. Tied weights are counted once."""
+    """M, H, K, alpha and d of a loaded model. Tied weights are counted once.
+
+    Raises:
+        InvalidInputError: it has no attention, as Mamba and RWKV.
+    """
     sizes = model.config.get_text_config()
+    if not getattr(sizes, "num_attention_heads", None):
+        raise InvalidInputError(
+            f"model {name!r}: a {sizes.model_type} model has no attention heads, and only transformers are trained "
+            "here; give a model with attention, such as facebook/opt-125m"
+        )
     widths = (getattr(sizes, field, None) for field in ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"))
     ffn = next((width for width in widths if width), 4 * sizes.hidden_size)
     return ModelSpec(

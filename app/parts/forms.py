@@ -15,8 +15,9 @@ from app.parts import runs, ui
 from zorba_core.allocation import Allocation
 from zorba_core.checked import choices_of, help_of, kind_of
 from zorba_core.data.infer import joined, listed, task_for
+from zorba_core.data.labels import label_text
 from zorba_core.data.load import missing
-from zorba_core.data.own_rows import label_text, read_rows
+from zorba_core.data.own_rows import read_rows
 from zorba_core.data.task import FIELD, TASKS, Overrides, TableRows, Task, get_task
 from zorba_core.engine.settings import LARGE, Settings, is_large
 from zorba_core.errors import InvalidInputError, ZorbaError

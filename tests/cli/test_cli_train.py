@@ -195,3 +195,18 @@ def test_ctrl_c_while_the_interpreter_cleans_up_changes_nothing():
     for arguments, status in ((["--version"], 0), (["nonsense"], 2)):
         ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=400)
         assert (ended.returncode, len((ended.stdout + ended.stderr).splitlines())) == (status, 1)
+
+
+def test_one_or_two_clients_and_one_budget_for_all_train_without_a_word_of_budgets(tiny, tmp_path, monkeypatch):
+    """Without --budgets and --fleet the suite draws the fleet itself: a refusal of it would blame nobody's values."""
+    monkeypatch.setattr("zorba_core.runs.request.DEFAULT_CLIENTS", 5)
+    for seed, options, clients in [(3, ["--clients", "1"], 1), (1, ["--clients", "2"], 2), (0, ["--budgets", "2"], 5)]:
+        code, out, err = call("train", *tiny, "--rounds", "1", "--seed", seed, *options, "--force", "--json")
+        assert code == 0, err
+        run = read_run(json.loads(out)["run"])
+        assert run.config["num_clients"] == clients
+        assert run.allocation.min_popularity > 0
+        if clients == 1:
+            assert "note: the 1 clients drawn hold 1 of 3 blocks together; they get 3 (--fleet or" in err
+        if clients == 5:
+            assert run.config["allocation"]["budgets"] == [2] * 5

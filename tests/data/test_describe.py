@@ -48,7 +48,7 @@ def test_what_can_be_better_is_a_sentence_with_its_remedy(tiny_tokenizer):
         (LONG, {}, "lose the end of their text: --seq-len"),
         (LONG + SHORT, {"label_words": ("bad food", "good")}, "the tokenizer splits 1 label words (bad food)"),
         ([*SHORT, {"text": "one", "label": "rare"}], {}, "no test row has the label rare"),
-        (SHORT, {}, "with their answers: --seq-len 16 is faster"),
+        (SHORT, {}, "with their answers: --seq-len 24 is faster"),  # fits the longest prompt to choose from
         (
             [row | {"output": row["text"]} for row in SHORT],
             {"prompt": "{text} {output} Write:", "answer": "output"},

@@ -14,7 +14,7 @@ import pytest
 from zorba_core.data.divide import clients_of, divide, named_clients
 from zorba_core.data.infer import task_for
 from zorba_core.data.load import load
-from zorba_core.data.own_rows import file_clients
+from zorba_core.data.sources import file_clients
 from zorba_core.data.task import Overrides, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 
@@ -33,6 +33,9 @@ def test_labels_are_named_by_their_text_in_order():
         ([10, 9], ("9", "10")),
         ([1.0, 0.0], ("0", "1")),
         (["1.0", "0"], ("0", "1")),
+        (["10.5", "9"], ("9", "10.5")),
+        (["①", "②"], ("①", "②")),
+        (["--1", "²"], ("--1", "²")),
         ([True, False], ("False", "True")),
         (pd.array([1, 0], "Int64"), ("0", "1")),
         (np.array(["a", "b"], dtype=object), ("a", "b")),
@@ -173,8 +176,31 @@ def test_a_folder_and_a_pattern_are_a_file_for_each_client_whatever_their_folder
     with pytest.raises(MissingDataError, match=r"no file matches .* in quotes"):
         task_for("clients/*.tsv")
     os.rename(folder / "a.csv", folder / "train.csv")
-    with pytest.raises(InvalidInputError, match="has the splits of a data set, not a file for each client"):
+    with pytest.raises(InvalidInputError, match=r"has the splits of a data set, not a file .* other files \(b\.csv\)"):
         task_for("clients")
+
+
+def test_a_header_in_another_look_is_the_same_column_and_a_file_without_it_is_named(tmp_path, logged):
+    for name, header in (("a", "text,label"), ("b", "text,label"), ("c", "Text,LABEL ")):
+        (tmp_path / f"{name}.csv").write_text(GOOD.replace("text,label", header).replace("remark", name))
+    task = task_for(tmp_path / "*.csv", Overrides(test=str(tmp_path / "c.csv")))
+    assert clients_of(load(task)) == ("a", "b", "c")
+    assert len(load(task)) == 120
+    assert len(load(task, "validation")) == 40  # the test file's own header differs from the task's
+    assert "  columns Text in c.csv is read as text, LABEL in c.csv is read as label" in logged()
+    (tmp_path / "c.csv").write_text(GOOD.replace("label", "verdict"))
+    with pytest.raises(InvalidInputError, match=r"c\.csv has no column 'label', which other files have; give it the"):
+        load(task_for(tmp_path / "*.csv", Overrides(label="label")))
+
+
+def test_a_table_in_memory_of_another_form_is_refused_with_the_way_to_a_data_frame():
+    class Table:
+        def to_pandas(self) -> None: ...
+
+    for table, says in (([{"text": "a"}], "are a list in place of .* makes one"), (Table(), "Table .*to_pandas")):
+        for take in (task_for, TableRows, lambda given: Overrides(test=given)):
+            with pytest.raises(InvalidInputError, match=says):
+                take(table)
 
 
 def test_a_client_with_an_empty_file_is_named(tmp_path):

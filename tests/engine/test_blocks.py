@@ -28,6 +28,9 @@ LOCAL_GLOBAL = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e2},
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e4},
 }
+EXPERTS = {**GROUPED, "num_local_experts": 2, "num_experts_per_tok": 1, "experts_implementation": "eager"}
+MAMBA = {**GROUPED, "mamba_n_heads": 8, "mamba_d_head": 4, "mamba_d_state": 8, "mamba_d_conv": 2, "mamba_n_groups": 1}
+MAMBA["mamba_chunk_size"] = 8
 FALCON = {**SIZES, "alibi": False, "new_decoder_architecture": False, "multi_query": True, "parallel_attn": True}
 
 
@@ -72,6 +75,9 @@ CASES = {
     "gemma": built("Gemma", **GROUPED, head_dim=8),
     "gemma2": built("Gemma2", **GEMMA, **WINDOW, attn_logit_softcapping=0.5, final_logit_softcapping=2.0),
     "gemma3": built("Gemma3Text", **GEMMA, **WINDOW, layer_types=LAYERS, rope_parameters=LOCAL_GLOBAL),
+    "mixtral": built("Mixtral", **EXPERTS),
+    "bamba": built("Bamba", **MAMBA, attn_layer_indices=[1], pad_token_id=0),
+    "lfm2": built("Lfm2", **GROUPED, layer_types=["conv", "full_attention", "conv"]),
     "gemma3 global last": built("Gemma3Text", **GEMMA, **WINDOW, layer_types=LAYERS[::-1], final_logit_softcapping=2.0),
 }
 
@@ -140,6 +146,16 @@ def test_a_block_without_weights_is_the_identity_where_norms_come_first(token_id
         blocks = Blocks(CASES[name]())
         hidden_RLH = blocks.embed(token_ids_RL)
         assert torch.equal(blocks.run_block_without_weights(0, hidden_RLH), hidden_RLH) is identity
+
+
+@pytest.mark.parametrize("name", ["BertLMHeadModel", "RobertaForCausalLM", "ElectraForCausalLM"])
+def test_a_masked_model_is_refused_by_its_logits_and_passes_as_a_decoder(name):
+    """A stranger loads them by AutoModelForCausalLM; nothing in their config says that they look ahead."""
+    config = getattr(transformers, name).config_class(**ROTARY, embedding_size=16, pad_token_id=0)
+    with pytest.raises(InvalidInputError, match=r"looks ahead: another last token moves the logits .* give a causal"):
+        Blocks(getattr(transformers, name)(config)).check()
+    config.is_decoder = True
+    Blocks(getattr(transformers, name)(config)).check()
 
 
 def test_a_model_without_a_list_of_blocks_or_that_looks_ahead_is_refused():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from tests.engine.test_blocks import CASES, built
 from tests.runs.resumable import ALLOCATION
@@ -60,3 +60,26 @@ def test_a_row_longer_than_the_models_positions_is_refused(tmp_path, tiny_tokeni
     tiny_tokenizer.save_pretrained(tmp_path / "model")
     with pytest.raises(InvalidInputError, match="seq_len is 64 and the model has 40 positions; use at most that"):
         fine_tune(ALLOCATION, model=tmp_path / "model", settings=Settings(), runs_folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "bamba"])
+def test_experts_and_hybrids_train_by_finite_differences_and_exact_scalars_name_the_way(name, tmp_path, tiny_tokenizer):
+    """No derivative of their layers is computed here: the comparison with it is left out."""
+    config = CASES[name]().config
+    config.vocab_size, config.max_position_embeddings, config.experts_implementation = 400, 64, None
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    common = {"model": tmp_path / "model", "runs_folder": tmp_path / "runs", "force": True}
+    run = fine_tune(ALLOCATION, settings=SETTINGS.replace(estimator="cohort"), **common)
+    assert run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
+    assert run.environment["preflight"]["checks"][0]["name"] == "perturbation"
+    assert "finite_differences" not in run.environment["preflight"]
+    with pytest.raises(InvalidInputError, match=r"estimator exact supports linear layers .* use estimator cohort"):
+        fine_tune(ALLOCATION, settings=SETTINGS, **common)
+
+
+def test_a_model_without_attention_is_refused_in_one_line(tmp_path):
+    for name in ("mamba", "rwkv"):
+        AutoConfig.for_model(name, vocab_size=400, hidden_size=16, num_hidden_layers=3).save_pretrained(tmp_path / name)
+        with pytest.raises(InvalidInputError, match=rf"a {name} model has no attention heads, .* give a model with"):
+            read_spec(tmp_path / name)

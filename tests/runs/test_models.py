@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.tiny_models import tiny_model
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.runs.models import load_model, load_tokenizer, models_folder, resolve_model
+from zorba_core.runs.models import load_model, load_tokenizer, models_folder, recorded_model, resolve_model
 
 
 @pytest.fixture
@@ -64,6 +64,23 @@ def test_pickled_weights_are_not_read(saved):
     weights.unlink()
     with pytest.raises(InvalidInputError, match=r"pickle format \(pytorch_model.bin\).*convert them: AutoModel"):
         load_model(saved)
+
+
+def test_what_a_folder_lacks_is_named_with_the_way_to_it(saved):
+    with pytest.raises(InvalidInputError, match=r"it has no tokenizer \(tokenizer\.json\); save the model's own in it"):
+        load_tokenizer(saved)
+    (saved / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    with pytest.raises(InvalidInputError, match=r"model\.safetensors is a pointer of git-lfs .* git lfs pull"):
+        load_model(saved)
+    (saved / "model.safetensors").unlink()
+    with pytest.raises(InvalidInputError, match=r"it has no weights \(model\.safetensors\); save the whole model"):
+        load_model(saved)
+
+
+def test_a_relative_folder_is_recorded_by_its_absolute_path(saved, monkeypatch):
+    monkeypatch.chdir(saved.parent)
+    assert recorded_model("model") == recorded_model("./model") == str(saved)
+    assert [recorded_model(name) for name in ("opt-mini", "facebook/opt-125m")] == ["opt-mini", "facebook/opt-125m"]
 
 
 def test_code_that_comes_with_a_model_is_not_run(saved, tmp_path):

@@ -39,12 +39,12 @@ def csv(tmp_path):
     return tmp_path / "reviews.csv"
 
 
-def tuned(csv, tiny_opt_folder, tmp_path, **options):
+def tuned(csv, tiny_opt_folder, tmp_path, calibration=SETTINGS.calibration, **options):
     return zorba.fine_tune(
         ALLOCATION,
         data=csv,
         model=tiny_opt_folder,
-        settings=SETTINGS,
+        settings=SETTINGS.replace(calibration=calibration),
         runs_folder=tmp_path / "runs",
         force=True,
         **options,
@@ -90,7 +90,7 @@ def test_a_run_reads_its_file_once_and_again_where_it_has_changed(csv, tiny_opt_
         return lambda *given: (calls.append(1), function(*given))[1]
 
     monkeypatch.setattr(own_rows, "read_table", counted(reads, own_rows.read_table))
-    monkeypatch.setattr(loading, "prepared", counted(prepared, own_rows.prepared))
+    monkeypatch.setattr(own_rows, "prepared", counted(prepared, own_rows.prepared))
     zorba.fine_tune(
         ALLOCATION, data=csv, overrides=zorba.Overrides(client="branch"), model=tiny_opt_folder, settings=SETTINGS,
         force=True, runs_folder=tmp_path / "runs",
@@ -110,6 +110,40 @@ def test_a_run_on_a_file_resumes_to_the_same_bits_where_the_file_lies_now(csv, t
         resume(stopped)
     assert replay(stopped, 2).round == 2  # needs no data
     assert resume(stopped, data=moved).summary["weights_sha256"] == run.summary["weights_sha256"]
+
+
+def test_test_rows_that_are_training_rows_are_counted_in_the_run_and_on_its_card(
+    csv, tiny_opt_folder, tmp_path, logged
+):
+    rows = reviews()
+    run = tuned(csv, tiny_opt_folder, tmp_path, overrides=zorba.Overrides(test=rows.head(20)))
+    facts = run.environment["data"]
+    assert facts["evaluation_rows_in_train"] == facts["evaluation_rows"] == 8
+    assert any(line.startswith("8 of 8 test rows are training rows too: their accuracy says") for line in logged())
+    card = (run.export(tmp_path / "seen") / "README.md").read_text()
+    assert "on 8 rows of reviews (validation), 8 of which are training rows too:" in card
+    new = tuned(csv, tiny_opt_folder, tmp_path)
+    assert "which no client trained on" in (new.export(tmp_path / "new") / "README.md").read_text()
+
+
+def test_a_large_table_is_encoded_batch_by_batch_and_trains_to_the_same_bits(
+    csv, tiny_opt_folder, tmp_path, monkeypatch
+):
+    """Rows of a table with more than MOST_ENCODED rows are encoded when a batch is drawn."""
+    whole_table = tuned(csv, tiny_opt_folder, tmp_path)
+    monkeypatch.setattr(load, "MOST_ENCODED", 10)
+    monkeypatch.setattr(load, "MOST_TESTED", 5)
+    run = tuned(csv, tiny_opt_folder, tmp_path)
+    assert run.summary["weights_sha256"] == whole_table.summary["weights_sha256"]
+    assert run.environment["data"]["train_sha256"] != whole_table.environment["data"]["train_sha256"]
+    centred = tuned(csv, tiny_opt_folder, tmp_path, calibration="batch")
+    monkeypatch.undo()
+    encoded = tuned(csv, tiny_opt_folder, tmp_path, calibration="batch")
+    assert centred.summary["weights_sha256"] == encoded.summary["weights_sha256"]
+    assert centred.summary["weights_sha256"] != run.summary["weights_sha256"]
+    monkeypatch.setattr(load, "MOST_TESTED", 5)
+    assert load.suited_settings(run.task, tiny_opt_folder, {}).eval_rows == 5
+    assert load.suited_settings(run.task, tiny_opt_folder, {"eval_rows": 7}).eval_rows == 7
 
 
 def test_a_file_that_changed_is_refused_before_it_is_read(csv, tiny_opt_folder, tmp_path):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +12,7 @@ import typer
 from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, options_of
 from zorba_core.data.baselines import of_baselines
 from zorba_core.data.divide import NATURAL, named_clients
-from zorba_core.data.own_rows import file_clients, files_of, is_many
+from zorba_core.data.sources import files_of
 from zorba_core.data.task import TASKS, TableRows
 from zorba_core.engine.parts import METHODS
 from zorba_core.engine.settings import LARGE_ROUNDS, Settings
@@ -69,8 +67,8 @@ def _checked(**given: Any) -> dict[str, Any]:
 
 
 _DATA = (
-    "data", "dataset", "text", "label", "answer", "prompt", "label_words", "test", "client", "division", "alpha",
-    "model",
+    "data", "dataset", "text", "label", "answer", "prompt", "label_words", "test", "sheet", "client", "division",
+    "alpha", "model",
 )  # fmt: skip
 _ALLOCATION = ("clients", "allocation", "solver", "total", "budgets", "fleet")
 _TASK = tuple(name for name in _DATA if name not in ("data", "dataset", "division", "alpha"))
@@ -130,7 +128,8 @@ def summary_lines(run: Run) -> list[str]:
     sent = summary["communication"]
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
-    note = f" ({data['note']})" if data.get("note") else ""
+    origin = f" ({data['note']})" if data.get("note") else ""
+    seen = data.get("evaluation_rows_in_train")
     metric = str(data.get("metric", "accuracy")).replace("_", " ")
     final = summary.get("final_round", summary["rounds_done"])
     rows = [
@@ -138,14 +137,13 @@ def summary_lines(run: Run) -> list[str]:
             f"{metric}, {data.get('evaluation_split', '-')} ({data.get('evaluation_rows', '-')} rows)",
             f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
             f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}"
-            + (
-                "" if final == summary["rounds_done"] else f"; taken from round {final}, which was better than the last"
-            ),
+            + ("" if final == summary["rounds_done"] else f"; taken from round {final}, which was better than the last")
+            + (f"; {seen:,} of these rows are training rows too" if seen else ""),
         ),
         (
             "allocation",
             f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
-            f"effective clients {summary['effective_clients']:.1f}",
+            f"effective clients {summary['effective_clients']:.1f}{_drawn(request)}",
         ),
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (
@@ -170,13 +168,22 @@ def summary_lines(run: Run) -> list[str]:
     scores, after = data.get("baselines"), summary["final_accuracy"]
     compared = [f"accuracy {after:.3f} on the same rows after training; {of_baselines(scores)}"] if scores else []
     return [
-        f"{METHODS[summary['method']].title} on {request.task.name}{note}, {request.model}, "
+        f"{METHODS[summary['method']].title} on {request.task.name}{origin}, {request.model}, "
         f"{request.num_clients} clients, "
         f"{summary['total_blocks']} of {request.allocation.A_MN.size} blocks, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
         *(f"  {what:<{width}}{value}" for what, value in rows),
         *compared,
     ]
+
+
+def _drawn(request: ResolvedRequest) -> str:
+    """The budgets of a fleet that nobody gave."""
+    if request.made.get("fleet") != "uniform":
+        return ""
+    least, most = min(request.made["budgets"]), max(request.made["budgets"])
+    blocks = request.allocation.num_blocks
+    return f"; budgets drawn: {least} to {most} of {blocks} blocks (--budgets or --fleet gives others)"
 
 
 def _by_clients(summary: dict[str, Any]) -> str:
@@ -223,9 +230,8 @@ def federate(
     from zorba_core.federation.request import config_of
 
     asked = TrainRequest(**rows, **allocation, settings=settings, **folder)
-    model = asked.resolved_model()
     request = asked.replace(
-        model=str(Path(model).resolve()) if os.path.isdir(model) else model,
+        model=asked.resolved_model(),
         runs_folder=asked.runs_folder.resolve(),
         threads=asked.threads or 1,  # several processes share this machine
     ).resolve(default_clients=None if simulate else _FEDERATION_CLIENTS)
@@ -271,14 +277,10 @@ def _nodes(request: ResolvedRequest) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [{}] * clients
     if isinstance(task.rows, TableRows):
         rows = [{"data": task.rows.train}] * clients
-        if (
-            request.division == NATURAL
-            and is_many(task.rows.train)
-            and not task.rows.client
-            and task.rows.test is not None
-        ):
-            files = files_of(task.rows.train)
-            files = [file for _, file in sorted(zip(file_clients(files), files, strict=True))]
+        train, test = files_of(task.rows), task.rows.test is not None or files_of(task.rows, "test") is not None
+        is_file_each = train is not None and len({*train.clients}) == len(train.files)
+        if request.division == NATURAL and is_file_each and not task.rows.client and test:
+            files = [file for _, file in sorted(zip(train.clients, train.files, strict=True))]
             if len(files) != clients:
                 raise InvalidInputError(f"there are {len(files)} files and {clients} clients; make them agree")
             rows = [{"rows": file} for file in files]
@@ -388,7 +390,7 @@ def _task_lines(facts: dict[str, Any]) -> list[str]:
     if facts["clients"]:
         lines.append("clients: " + ", ".join(f"{name} {count}" for name, count in [*facts["clients"].items()][:20]))
     if scores := facts["baselines"]:
-        lines.append(f"accuracy on the test rows {of_baselines(scores)}")
+        lines.append(f"accuracy on {facts['baseline_rows']:,} test rows {of_baselines(scores)}")
     return lines + ([f"advice: {sentence}" for sentence in facts["advice"]] or ["advice: none, all is well"])
 
 

@@ -6,7 +6,7 @@ Shapes: R rows, C labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +14,10 @@ import pandas as pd
 
 from zorba_core.data.baselines import baselines
 from zorba_core.data.encode import count_cuts, enough_length, label_tokens
-from zorba_core.data.load import load
+from zorba_core.data.load import MOST_TESTED, load
 from zorba_core.data.prompts import Prompts, answer_space, fill
 from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
+from zorba_core.engine.evaluation import choose_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,6 +33,7 @@ def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) 
         InvalidInputError, MissingDataError: rows are missing or cannot be trained on; names file and line.
     """
     train, test = load(task), load(task, task.rows.evaluation_split)
+    tested = test.iloc[choose_rows(len(test), MOST_TESTED, 0)]
     own = task.rows if isinstance(task.rows, TableRows) else TableRows()
     facts = {
         "task": task.name,
@@ -48,7 +50,8 @@ def describe_task(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) 
         "prompt": task.prompt,
         "example": _example(task, train, tokenizer, seq_len),
         "lengths": _lengths(task, train, tokenizer, seq_len),
-        "baselines": baselines(task, train, test),
+        "baselines": baselines(task, train, tested),
+        "baseline_rows": len(tested),
     }
     return {**facts, "advice": [*_advice(task, facts, train, test)]}
 
@@ -124,10 +127,21 @@ def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.Dat
     copied = [column for column in task.text_columns if task.kind == "text" and column in task.answer_columns]
     if copied:
         yield f"the prompt contains {copied[0]}, the column of the answer: the model only copies it"
-    texts, tested = (
-        pd.Series([*frame[list(task.text_columns)].itertuples(index=False, name=None)]) for frame in (train, test)
-    )
-    if across := int(tested.isin(set(texts)).sum()):
+    if across := repeated(task, train, test):
         yield f"{across} test rows are training rows too: remove them from one file"
-    if "label" in train and (twice := int((train["label"].groupby(texts.to_numpy()).nunique() > 1).sum())):
-        yield f"{twice} texts have two labels: keep one label for each text"
+    if "label" in train:
+        label_of: dict[object, int] = {}
+        pairs = zip(_texts(task, train), train["label"], strict=True)
+        if twice := len({text for text, label in pairs if label_of.setdefault(text, label) != label}):
+            yield f"{twice} texts have two labels: keep one label for each text"
+
+
+def repeated(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> int:
+    """The number of test rows whose texts are those of a training row."""
+    texts = {*_texts(task, train)}
+    return sum(text in texts for text in _texts(task, test))
+
+
+def _texts(task: Task, frame: pd.DataFrame) -> Iterable[object]:
+    columns = [frame[column] for column in task.text_columns]
+    return columns[0] if len(columns) == 1 else zip(*columns, strict=True)

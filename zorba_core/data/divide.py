@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from zorba_core.data.load import load
-from zorba_core.data.own_rows import is_many
+from zorba_core.data.sources import files_of
 from zorba_core.data.task import CLIENT, TableRows, Task
 from zorba_core.errors import InvalidInputError, name_some
 
@@ -31,7 +31,10 @@ DIVISIONS = {
 def names_clients(task: Task) -> bool:
     """Whether the rows name their clients: by a column, or by one file for each client."""
     rows = task.rows
-    return isinstance(rows, TableRows) and (bool(rows.client) or is_many(rows.train))
+    if not isinstance(rows, TableRows):
+        return False
+    files = files_of(rows)
+    return bool(rows.client) or (files is not None and bool(files.clients))
 
 
 def clients_of(frame: pd.DataFrame) -> tuple[str, ...]:

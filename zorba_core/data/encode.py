@@ -5,9 +5,10 @@ Shapes: R rows, L token positions (``seq_len``), C classes.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +46,7 @@ def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[in
         short, long = (task.label_words[place] for place in clash)
         raise InvalidInputError(
             f"task {task.name}: for this tokenizer the label word {long!r} begins with the label word {short!r} (or "
-            "equals it) and could never be chosen; choose label words none of which begins with another"
+            "equals it) and could never be chosen; give words of which none begins with another (--label-words)"
         )
     return tokens
 
@@ -95,6 +96,55 @@ def encode_counted(
     rows = Rows.of(tokens_R, answers_R, label_R, seq_len, pad_id, mean=task.score == "mean")
     rows = replace(rows, prior_C=torch.tensor(task.prior, dtype=torch.float64))
     return rows, cuts
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOnDemand:
+    """The examples of a large table as :class:`zorba_core.engine.rows.Rows`, of which only those of a batch are encoded
+    when it is drawn: a run reads few of a million rows, and the tokens of all take minutes and gigabytes."""
+
+    task: Task
+    frame: pd.DataFrame
+    tokenizer: PreTrainedTokenizerBase
+    seq_len: int
+    prior_C: torch.Tensor
+    is_centred: bool = False  # whether a batch has the centred loss
+
+    @classmethod
+    def of(cls, task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> RowsOnDemand:
+        """Rows of the task, with its prior."""
+        return cls(task, frame, tokenizer, seq_len, torch.tensor(task.prior, dtype=torch.float64))
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def rows(self, index_B: np.ndarray | torch.Tensor) -> Rows:
+        """The given examples, in the given order."""
+        some = self.frame.iloc[np.asarray(index_B)]
+        rows = replace(encode(self.task, some, self.tokenizer, self.seq_len), prior_C=self.prior_C)
+        return rows.centred() if self.is_centred else rows
+
+    def centred(self) -> RowsOnDemand:
+        """The same examples, each batch of which has the centred loss."""
+        return replace(self, is_centred=True)
+
+    @property
+    def answers(self) -> int:
+        """C, the answers that an example chooses among; 1 for written answers."""
+        return max(1, len(self.task.label_words))
+
+    @property
+    def largest_token(self) -> int:
+        """The largest token id that the tokenizer has."""
+        return max(self.tokenizer.get_vocab().values())
+
+    def sha256(self) -> str:
+        """SHA-256 of the texts and labels."""
+        digest = hashlib.sha256(f"{self.task.prompt} {self.seq_len}".encode())
+        for column in self.task.columns:
+            for value in self.frame[column]:
+                digest.update(f"{value}\0".encode())
+        return digest.hexdigest()
 
 
 def encode_prompts(

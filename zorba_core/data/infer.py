@@ -18,8 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from zorba_core.data.own_rows import check_columns, label_text, label_texts, read_rows, with_labels
+from zorba_core.data.cells import check_columns, formulas
+from zorba_core.data.conversations import ANSWER, QUESTION
+from zorba_core.data.labels import label_text, label_texts, with_labels
+from zorba_core.data.own_rows import read_rows
 from zorba_core.data.prompts import words_for
+from zorba_core.data.sources import describe_files, files_of
 from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
 from zorba_core.data.templates import TEMPLATES, prompts_of, read_templates
 from zorba_core.errors import InvalidInputError, in_short, name_some
@@ -34,6 +38,7 @@ _LABELS = (
     "label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "queue", "department", "type",
     "tag", "emotion", "verdict", "rating", "stars", "priority", "gold_label", "y",
 )  # fmt: skip
+_OF_CLASSES = frozenset(_LABELS) - {"target", "y", "rating", "stars"}
 _CLIENTS = (
     "client", "customer", "user", "author", "hospital", "site", "branch", "office", "device", "region", "source",
 )  # fmt: skip
@@ -56,7 +61,7 @@ _TEXTS = (
     "comment", "tweet", "utterance", "instruction", "input", "query", "prompt", "article", "dialogue", "source",
 )  # fmt: skip
 _NO_TEXT = re.compile(r"(^|[_\W])(id|uid|uuid|idx|index|url|link|date|time|timestamp|email|created|updated)($|[_\W])")
-_MOST_TEXTS = 4
+_MOST_TEXTS, _MOST_GRADES = 4, 20  # different numbers that are grades or numbers of classes
 _LEAST_WORDS = 3  # mean, in a column of text
 _TEMPLATES_ENDING = ".txt"
 _MOST_READ = 5_000  # rows that are read to infer a task
@@ -82,8 +87,12 @@ def task_for(
         return _changed(data, overrides)
     if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
         return _changed(read_task(data), overrides)
-    rows = TableRows(data, test=overrides.test)
+    rows = TableRows(data, test=overrides.test, sheet=overrides.sheet)
     frame = read_rows(rows)  # before the tokenizer, so that an error in the file is reported first
+    named = (overrides.text, overrides.label, overrides.answer, given_prompt(overrides))
+    if "conversations" in frame.attrs and not any(named):
+        label = next((name for name in _LABELS if name in frame), None)
+        overrides = replace(overrides, text=(QUESTION,), label=label, answer=None if label else ANSWER)
     return infer_task(rows, frame, overrides, task_name(data), tokenizer())
 
 
@@ -104,7 +113,7 @@ def _changed(task: Task, overrides: Overrides) -> Task:
     if overrides.text and not overrides.prompt:
         raise InvalidInputError("the task file has a prompt; give --prompt with the columns of --text in braces")
     given: dict[str, Any] = {
-        name: getattr(overrides, name) for name in ("label", "client", "test") if getattr(overrides, name)
+        name: getattr(overrides, name) for name in ("label", "client", "test", "sheet") if getattr(overrides, name)
     }
     changes: dict[str, Any] = {"prompt": overrides.prompt or task.prompt}
     if overrides.answer:
@@ -157,10 +166,15 @@ def infer_task(
             f"{rows.origin} has no column of text or numbers: {name_some([*profiles], 12)} hold lists or objects; give "
             "a column of text and one of the label or the answer (for a conversation: the question and the answer)"
         )
-    label, answer, others = _asked(profiles, overrides)
+    try:
+        label, answer, others = _asked(profiles, overrides)
+    except InvalidInputError as error:
+        raise InvalidInputError(formulas(frame, frame.columns) or str(error)) from None
     same_as_label = [] if answer else _same_as_label(frame, profiles, label)
     text = overrides.text or (tuple(FIELD.findall(overrides.prompt)) if given_prompt(overrides) else ())
     text = text or _texts(profiles, {label, answer, overrides.client, *same_as_label})
+    if empty := formulas(frame, (*text, label, answer)):
+        raise InvalidInputError(empty)
     for column in (*text, answer):
         if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
             plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
@@ -231,12 +245,23 @@ class _Profile:
     rows: int
     words: float  # mean
     number: bool  # all are numbers
+    least: float  # of numbers
+    most: float
+    whole: bool  # all are whole numbers
     text: bool  # all are texts or numbers, not lists or objects
 
     @property
     def is_class(self) -> bool:
         """Whether there are few different values."""
         return self.text and 2 <= self.distinct <= min(MAX_LABELS, max(2, self.rows // 3))
+
+    def is_quantity(self, column: str) -> bool:
+        """Whether the values are numbers to be measured, such as prices, and not numbers of classes."""
+        if not self.number or self.distinct <= _MOST_GRADES:
+            return False
+        in_order = self.least in (0, 1) and self.most - self.least < 1.5 * self.distinct  # classes 0 to C - 1
+        coded = in_order or column.strip().casefold() in _OF_CLASSES
+        return not (self.whole and coded) or 2 * self.distinct > self.rows
 
     @property
     def is_long(self) -> bool:
@@ -249,8 +274,10 @@ def _profile(column: pd.Series) -> _Profile:
     plain = all(isinstance(value, str | int | float | bool) for value in values)
     texts = [label_text(value) for value in values] if plain else []
     words = sum(len(text.split()) for text in texts) / max(1, len(texts))
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object).str.replace(",", "."), errors="coerce").notna().all()
-    return _Profile(len({*texts}), len(values), words, bool(numbers), plain and bool(values))
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object).str.replace(",", "."), errors="coerce").astype(float)
+    number, whole = bool(numbers.notna().all()), bool((numbers % 1 == 0).all())
+    span = (float(numbers.min()), float(numbers.max()))
+    return _Profile(len({*texts}), len(values), words, number, *span, whole, plain and bool(values))
 
 
 def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | None, str | None, list[str]]:
@@ -272,16 +299,24 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
         column: profile for column, profile in profiles.items() if column not in (*overrides.text, overrides.client)
     }
     named = [by_name[name] for name in _LABELS if by_name.get(name) in free]
+    quantities = [column for column in free if profiles[column].is_quantity(column)]
+    if named and {*named} <= {*quantities}:
+        raise _looks_measured(named[0], profiles[named[0]])
+    named = [column for column in named if column not in quantities]
     if named:
         return named[0], None, named[1:]
     classes = [
         column
         for column, profile in free.items()
         if profile.is_class
+        and column not in quantities
         and not profile.is_long
         and not _NO_TEXT.search(column.casefold())
         and not column.casefold().startswith(_CLIENTS)
     ]
+    if not classes and any(profiles[column].is_class for column in quantities):
+        last = [column for column in quantities if profiles[column].is_class][-1]
+        raise _looks_measured(last, profiles[last])
     if not classes:
         raise InvalidInputError(
             f"the column of the label cannot be inferred from {name_some([*profiles], 12)}; name it (--label), or "
@@ -289,6 +324,14 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
         )
     of_text = [column for column in classes if not profiles[column].number] or classes
     return of_text[-1], None, [column for column in classes if column != of_text[-1]]
+
+
+def _looks_measured(column: str, profile: _Profile) -> InvalidInputError:
+    return InvalidInputError(
+        f"column {column} has {profile.distinct:,} different numbers in {profile.rows:,} rows, {profile.least:g} to "
+        f"{profile.most:g}: it looks like a quantity, and a classification chooses among a few kinds; group the "
+        f"numbers in a column of words such as low and high, or if they are kinds, name it (--label {column})"
+    )
 
 
 def _same_as_label(frame: pd.DataFrame, profiles: dict[str, _Profile], label: str) -> list[str]:
@@ -331,6 +374,14 @@ def inferred_lines(
     """
     rows = task.rows
     yield f"task {task.name}: {len(frame):,} rows{' read' if len(frame) == _MOST_READ else ''}"
+    if files := describe_files(rows):
+        yield f"  files   {files}"
+    if len(sheets := frame.attrs.get("sheets", ())) > 1:
+        yield _line("sheet", f"{sheets[0]}; not read: {name_some(sheets[1:], 4)}", "--sheet", overrides.sheet)
+    if talks := frame.attrs.get("conversations"):
+        yield f"  chat    {talks}"
+    if spelled := frame.attrs.get("spelled"):
+        yield f"  columns {name_some(spelled, 3)}"
     yield _line("text", ", ".join(task.text_columns), "--text", overrides.text or overrides.prompt)
     if rows.label:
         counts = Counter(text for text in label_texts(frame, rows.label) if text)
@@ -352,7 +403,7 @@ def inferred_lines(
             f"  note    {rows.label} has few different values, so the model chooses among them; to have it write the "
             f"answer: --answer {rows.label}"
         )
-    if rows.test is None:
+    if rows.test is None and files_of(rows, "test") is None:
         yield _line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None)
 
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _SPACE = "\u2581"
 _ANCHORS = ("\n", ":", "a")  # a piece is tokenised after one of them, as if within a text
 _MARK = "THE-USERS-TURN"
-_BREAKS = re.compile(r"(?!^-\d)[\s_/|>.-]+")  # the minus of a number stays
+# Between words; not the sign or the decimal point of a number.
+_BREAKS = re.compile(r"(?:(?!(?<!\S)-\.?\d|(?<![^\s-])\.\d|(?<=\d)\.\d)[\s_/|>.-])+")
+_NUMBER = re.compile(r"(-?)(\d+)(?:([.,])(\d+))?")
 _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -174,21 +176,35 @@ def words_for(names: Sequence[str], tokenizer: PreTrainedTokenizerBase | None = 
     """A different label word for each label name.
 
     If each name, or a word in it, has a spelling that is one token, these are the words: they are the fastest to score.
-    Otherwise the words are the whole names. Numbers are padded to one length. If a name begins with another one ("new
-    york", "new"), only its rest is used, since the shorter one would always have the higher score.
+    Otherwise the words are the whole names. Numbers are padded to one length on both sides of the decimal point. If a
+    name begins with another one ("new york", "new"), only its rest is used, since the shorter one would always have the
+    higher score.
     """
     plain = [_BREAKS.sub(" ", _INNER_CAPITAL.sub(" ", name)).strip() or name.strip() for name in names]
     short = _one_token_each(plain, tokenizer) if tokenizer is not None else None
     if short is not None:
         return short
-    if all(name.isdigit() for name in plain):
-        return tuple(name.zfill(max(map(len, plain))) for name in plain)
+    if (padded := _padded_numbers(plain)) is not None:
+        return padded
     words: list[str] = []
     for name in plain:
         begins = [other for other in plain if other != name and name.startswith(f"{other} ")]
         rest = name.removeprefix(max(begins, key=len)).strip() if begins else name
         words.append(rest if rest not in (*words, *plain) or rest == name else name)
     return tuple(words) if len(set(words)) == len(words) else tuple(names)
+
+
+def _padded_numbers(plain: Sequence[str]) -> tuple[str, ...] | None:
+    """Numbers, of which none begins with another: 1, 1.5 and 10 are 01.0, 01.5 and 10.0. None if the names are no
+    numbers, or two of them are the same number."""
+    matches = [_NUMBER.fullmatch(name) for name in plain]
+    if not all(matches):
+        return None
+    whole = max(len(match[2]) for match in matches)
+    decimals = max(len(match[4] or "") for match in matches)
+    point = next((match[3] for match in matches if match[3]), "")
+    words = tuple(f"{m[1]}{m[2].zfill(whole)}{point}{(m[4] or '').ljust(decimals, '0')}" for m in matches)
+    return words if len({*words}) == len(words) else tuple(plain)
 
 
 def _one_token_each(plain: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...] | None:

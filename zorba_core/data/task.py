@@ -49,20 +49,36 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
+def checked_table(table: Any) -> Any:
+    """A path or a DataFrame, as it is.
+
+    Raises:
+        InvalidInputError: a table of another form.
+    """
+    if table is None or isinstance(table, str | os.PathLike | pd.DataFrame):
+        return table
+    kind = f"{type(table).__module__}.{type(table).__name__}".removeprefix("builtins.")
+    cure = "its method to_pandas() makes one" if hasattr(table, "to_pandas") else "pandas.DataFrame(rows) makes one"
+    raise InvalidInputError(f"rows in memory are a {kind} in place of a pandas DataFrame; {cure}")
+
+
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class TableRows:
     """A user's rows: files, or a table in memory.
 
     Args:
-        train: a file; a folder that ``datasets`` saved; a folder or a pattern such as ``clients/*.csv``, each of whose
-            files is one client; or a DataFrame. None: the rows are not available.
-        test: the rows to evaluate on; None: a part of ``train``, by a hash of the text.
+        train: a file; a folder that ``datasets`` saved; a folder or a pattern such as ``clients/*.csv``, whose files
+            are splits, shards or clients (:mod:`zorba_core.data.sources`); or a DataFrame. None: the rows are not
+            available.
+        test: the rows to evaluate on; None: the test split among the files of ``train``, else a part of its rows, by
+            a hash of the text.
         test_fraction: this part.
         label: the column of the label; a task of kind text has none.
         client: the column that names each row's client.
         label_values: the value in the label's column for each of the task's labels. Empty: their names, or numbers
             from 0.
         encoding: of text files that are not UTF-8.
+        sheet: of Excel files; default: the first.
     """
 
     train: str | Path | pd.DataFrame | None = None
@@ -72,9 +88,15 @@ class TableRows:
     client: str | None = None
     label_values: tuple[Any, ...] = ()
     encoding: str = "utf-8"
+    sheet: str | None = None
 
     splits: ClassVar = (CLIENTS_SPLIT, "validation")
     evaluation_split: ClassVar = "validation"
+
+    @field_validator("train", "test", mode="before")
+    @classmethod
+    def _check_table(cls, table: Any) -> Any:
+        return checked_table(table)
 
     def __post_init__(self) -> None:
         for name in ("train", "test"):
@@ -115,7 +137,7 @@ class PublishedRows:
         evaluation_splits: official labelled splits; results are reported on the first.
         held_out: without such a split: the part of the training rows to evaluate on, by a hash of the text.
         base_half: the column whose hash puts a training row into the half that trained ``opt-mini``, or ``phrases``
-            (:func:`zorba_core.data.load.phrases_in_base`). Empty: clients have all rows.
+            (:func:`zorba_core.data.split.phrases_in_base`). Empty: clients have all rows.
         official_train_rows: a result on fewer training rows states it.
     """
 
@@ -272,11 +294,17 @@ class Overrides:
     label_words: tuple[str, ...] = ()
     client: str | None = None
     test: str | Path | pd.DataFrame | None = None
+    sheet: str | None = None
 
     @field_validator("text", mode="before")
     @classmethod
     def _several(cls, text: Any) -> Any:
         return (text,) if isinstance(text, str) else text
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _check_table(cls, table: Any) -> Any:
+        return checked_table(table)
 
 
 # The tasks of this package, one TOML file each, in the order of help and pages.

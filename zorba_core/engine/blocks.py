@@ -26,7 +26,7 @@ from transformers import PreTrainedModel
 
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Rows
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, first_line
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -164,7 +164,7 @@ class Blocks:
             return F.linear(normed.double(), head.weight[token_ids_V].double(), bias)
 
         hidden_S1H = hidden_SH[:, None]
-        handed_over = (hidden_S1H,) if self._in_tuple else hidden_S1H
+        handed_over = self._as_returned(hidden_S1H)
         stand_ins = [lambda hidden, *_, **__: handed_over] * self.num_blocks
         with _replaced_forward([*self._blocks, head], [*stand_ins, of_tokens]):
             one_token = torch.zeros(len(hidden_SH), 1, dtype=torch.long, device=self.device)
@@ -225,46 +225,68 @@ class Blocks:
 
     @torch.no_grad()
     def check(self) -> None:
-        """Compare embedding, blocks and head, called one by one, with the model's forward pass on a few tokens.
+        """Compare embedding, blocks and head, called one by one, with the model's forward pass on a few tokens, and
+        its logits with those where the last token is another one.
 
         Raises:
             InvalidInputError: they differ by more than rounding, e.g. because the model computes something between
-                its blocks.
+                its blocks; or logits before the last token depend on it, as in a masked language model.
         """
-        vocabulary = self.vocabulary_size
+        vocabulary, kind = self.vocabulary_size, self.model.config.model_type
         token_ids_RL = (torch.arange(14, device=self.device).view(2, 7) * 31) % vocabulary
-        hidden_RLH = self.embed(token_ids_RL)
-        with self.at_precision("highest"):
-            for m in range(self.num_blocks):
-                hidden_RLH = self.run_block(m, hidden_RLH)
-        logits_SC = self.vocabulary_logits(hidden_RLH.flatten(0, 1), torch.arange(vocabulary, device=self.device))
         own_SC = self.model(input_ids=token_ids_RL, use_cache=False).logits.flatten(0, 1).double()
-        apart, size = float((logits_SC - own_SC).abs().max()), float(own_SC.abs().max())
-        if not apart <= 1e-3 * max(size, 1e-3):
+        size, other_RL = max(float(own_SC.abs().max()), 1e-3), token_ids_RL.clone()
+        other_RL[:, -1] = (other_RL[:, -1] + 1) % vocabulary
+        other_RLC = self.model(input_ids=other_RL, use_cache=False).logits.double()
+        moved = float((other_RLC - own_SC.view_as(other_RLC))[:, :-1].abs().max())
+        if not moved <= 1e-5 * size:
             raise InvalidInputError(
-                f"the blocks of this {self.model.config.model_type} model, called one by one, differ from the model's "
-                f"own forward pass by {apart:.1g} (logits up to {size:.1g}); use another kind of model"
+                f"this {kind} model looks ahead: another last token moves the logits before it by {moved:.1g} (logits "
+                f"up to {size:.1g}), as in a masked language model; give a causal one, such as facebook/opt-125m"
+            )
+        try:
+            hidden_RLH = self.embed(token_ids_RL)
+            with self.at_precision("highest"):
+                for m in range(self.num_blocks):
+                    hidden_RLH = self.run_block(m, hidden_RLH)
+            logits_SC = self.vocabulary_logits(hidden_RLH.flatten(0, 1), torch.arange(vocabulary, device=self.device))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"the blocks of this {kind} model cannot be called one by one ({first_line(error)}); use another kind "
+                "of model"
+            ) from None
+        apart = float((logits_SC - own_SC).abs().max())
+        if not apart <= 1e-3 * size:
+            raise InvalidInputError(
+                f"the blocks of this {kind} model, called one by one, differ from the model's own forward pass by "
+                f"{apart:.1g} (logits up to {size:.1g}); use another kind of model"
             )
 
     @functools.cached_property
     @torch.no_grad()
-    def _in_tuple(self) -> bool:
-        """Whether the first block returns a tuple."""
-        seen: list[bool] = []
-        hook = self._blocks[0].register_forward_hook(lambda _, __, returned: seen.append(isinstance(returned, tuple)))
+    def _tuple_length(self) -> int:
+        """The length of the tuple that the first block returns; 0 if it returns a tensor."""
+        seen: list[int] = []
+        hook = self._blocks[0].register_forward_hook(
+            lambda _, __, returned: seen.append(len(returned) if isinstance(returned, tuple) else 0)
+        )
         self.model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=self.device), use_cache=False)
         hook.remove()
         return seen[0]
+
+    def _as_returned(self, hidden: Tensor) -> Tensor | tuple[Tensor | None, ...]:
+        """Hidden states in the form in which the model's blocks return them."""
+        return (hidden, *[None] * (self._tuple_length - 1)) if self._tuple_length else hidden
 
     @torch.no_grad()
     def _catch_calls(self, rows: int, length: int) -> list[tuple[tuple, dict[str, Any]]]:
         """Each block's positional and keyword arguments after the hidden states, for a batch of this shape."""
         calls: list[tuple[tuple, dict[str, Any]]] = []
-        in_tuple = self._in_tuple  # computed before the blocks are replaced
+        _ = self._tuple_length  # computed before the blocks are replaced
 
         def catch(hidden_RLH: Tensor, *arguments: Any, **named: Any) -> Any:
             calls.append((arguments, named))
-            return (hidden_RLH,) if in_tuple else hidden_RLH
+            return self._as_returned(hidden_RLH)
 
         with _replaced_forward(self._blocks, [catch] * self.num_blocks):
             token_ids_RL = torch.zeros(rows, length, dtype=torch.long, device=self.device)

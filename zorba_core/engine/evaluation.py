@@ -34,6 +34,11 @@ def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
     return np.sort(stream("evaluation-rows", seed).choice(num_rows, size=most, replace=False))
 
 
+def spread(num_rows: int, most: int) -> np.ndarray:
+    """Indices of at most ``most`` rows at equal distances, sorted."""
+    return np.unique(np.linspace(0, num_rows - 1, most).round().astype(int))
+
+
 @torch.no_grad()
 def evaluate(network: Blocks, rows: Rows, precision: str = "highest") -> Evaluation:
     """Accuracy and loss of the network, every block with its weights, with products of this precision."""
@@ -60,7 +65,8 @@ def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
 def shared_preference(network: Blocks, rows: Rows, held_N: Iterable[np.ndarray], num_clients: int) -> np.ndarray:
     """The mean over clients of :func:`label_prior` on each client's rows, (C,), float64."""
     most = prior_rows(num_clients)
-    return np.mean([label_prior(network, rows.rows(held), most) for held in held_N], axis=0)
+    chosen_N = [held[spread(len(held), most)] for held in held_N]
+    return np.mean([label_prior(network, rows.rows(chosen), most) for chosen in chosen_N], axis=0)
 
 
 def prior_rows(num_clients: int) -> int:
@@ -78,7 +84,7 @@ def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarr
     Args:
         rows: examples with the same label words.
     """
-    chosen = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
+    chosen = spread(len(rows), most)
     plain = replace(rows.rows(chosen), prior_C=rows.prior_C[:0])
     return label_log_probabilities(network, plain).mean(axis=0)
 

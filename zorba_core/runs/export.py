@@ -212,9 +212,11 @@ def _measured(run: RunFolder, task: Task) -> str:
         low, high = wilson(round(accuracy * count), count)
         return f"{accuracy:.3f} | {low:.3f} to {high:.3f}"
 
+    seen = data.get("evaluation_rows_in_train", 0)
+    new = f"{seen:,} of which are training rows too" if seen else "which no client trained on"
     return "\n".join(
         [
-            f"{what} on {count:,} rows of {task.title} ({data['evaluation_split']}), which no client trained on:",
+            f"{what} on {count:,} rows of {task.title} ({data['evaluation_split']}), {new}:",
             "",
             f"| model | {'exact match' if written else 'accuracy'} | 95 % interval |",
             "| --- | --- | --- |",

@@ -12,10 +12,11 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.data.describe import repeated
 from zorba_core.data.divide import DIRICHLET, NATURAL, clients_of, divide
-from zorba_core.data.encode import encode, encode_counted, suited_length
-from zorba_core.data.load import load
-from zorba_core.data.own_rows import fingerprints, missing_file
+from zorba_core.data.encode import RowsOnDemand, encode, encode_counted, suited_length
+from zorba_core.data.load import MOST_TESTED, load
+from zorba_core.data.sources import fingerprints, missing_file
 from zorba_core.data.task import TableRows, Task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.blocks import Blocks
@@ -29,6 +30,7 @@ from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, max_pos
 from zorba_core.vram import ModelSpec, model_spec
 
 MOST_THREADS = 4  # by default
+MOST_ENCODED, _SAMPLE = 50_000, 2_000  # of a user's rows; rows that are encoded of a larger table
 LONG, LONG_BATCH = 64, 4  # with rows of more than 64 tokens, a large model takes 4 rows of each client a round
 
 
@@ -79,6 +81,8 @@ def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[st
     if given.get("seq_len") is None:
         length = suited_length(task, load(task), load_tokenizer(model))
         settings = settings.replace(seq_len=min(length, max_positions(model)))
+    if given.get("eval_rows") is None and len(load(task, task.rows.evaluation_split)) > MOST_TESTED:
+        settings = settings.replace(eval_rows=MOST_TESTED)
     if given.get("batch_size") is None and is_large(num_parameters) and settings.seq_len > LONG:
         settings = settings.replace(batch_size=LONG_BATCH)
     return settings
@@ -109,7 +113,7 @@ def federated_rows(
         alpha, division: see :func:`zorba_core.data.divide.divide`.
     """
     frame = load(task)
-    train, cuts = encode_counted(task, frame, tokenizer, settings.seq_len)
+    train, cuts = _train_rows(task, frame, tokenizer, settings)
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, described = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
@@ -120,6 +124,7 @@ def federated_rows(
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
         **cuts,
+        **_repeated_rows(task, frame, settings),
         **({"clients": list(clients)} if clients else {}),
         **({"files": files} if files else {}),
     }
@@ -128,7 +133,28 @@ def federated_rows(
     return FederatedRows(train, held_N, evaluation), described
 
 
-def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | Sequence[int]) -> None:
+def _repeated_rows(task: Task, train: pd.DataFrame, settings: Settings) -> dict[str, int]:
+    """How many evaluation rows are training rows too, if any are. Only rows of two files can be."""
+    is_own = isinstance(task.rows, TableRows)
+    count = repeated(task, train, evaluation_frame(task, settings)) if is_own else 0
+    return {"evaluation_rows_in_train": count} if count else {}
+
+
+def _train_rows(
+    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: Settings
+) -> tuple[Rows | RowsOnDemand, dict[str, int]]:
+    """The training rows, and how many lose the end of a text. Of a user's large table a sample is encoded and counted
+    (``cuts_of`` rows), and the others when a batch is drawn."""
+    if not isinstance(task.rows, TableRows) or task.kind == "options" or len(frame) <= MOST_ENCODED:
+        return encode_counted(task, frame, tokenizer, settings.seq_len)
+    sample = frame.iloc[choose_rows(len(frame), _SAMPLE, settings.seed)]
+    cuts = encode_counted(task, sample, tokenizer, settings.seq_len)[1]
+    return RowsOnDemand.of(task, frame, tokenizer, settings.seq_len), {**cuts, "cuts_of": len(sample)}
+
+
+def check_tokens(
+    network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | RowsOnDemand | Sequence[int]
+) -> None:
     """Refuse tokens that the model does not have.
 
     Args:
@@ -138,7 +164,9 @@ def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Ro
         InvalidInputError: the embeddings or the head have no row for a token; the message names model and token.
     """
     rows = min(network.vocabulary_size, len(network.model.get_input_embeddings().weight))
-    largest = max(part.largest_token if isinstance(part, Rows) else max(map(int, part), default=-1) for part in parts)
+    largest = max(
+        max(map(int, part), default=-1) if isinstance(part, Sequence) else part.largest_token for part in parts
+    )
     if largest >= rows:
         raise InvalidInputError(
             f"model {tokenizer.name_or_path}: its tokenizer has {len(tokenizer)} tokens and its weights have rows for "

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.installed import artifacts, is_checkout
+from zorba_core.tables import LFS_POINTER
 from zorba_core.vram import ModelSpec, spec_from_config
 
 if TYPE_CHECKING:
@@ -102,10 +103,18 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     parts = name.split("/")
     if len(parts) != 2 or not all(parts) or name.startswith((".", "~")) or folder.suffix == ".json":
         raise InvalidInputError(
-            f"unknown model {name!r}: give {', '.join(BUNDLED)}, a folder that exists, "
-            "or a hub name such as facebook/opt-125m"
+            f"unknown model {name!r}: give {', '.join(BUNDLED)}, a folder that exists (for a run's base model that was "
+            "moved: --model FOLDER), or a hub name such as facebook/opt-125m"
         )
     return name
+
+
+def recorded_model(name_or_path: str | os.PathLike[str]) -> str:
+    """The model as a run's config names it: the absolute path of a local folder, since the run may be used in another
+    working directory; else the name."""
+    name = os.fspath(name_or_path)
+    folder = os.path.expanduser(name)
+    return os.path.abspath(folder) if name not in BUNDLED and name and os.path.isdir(folder) else name
 
 
 def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
@@ -125,6 +134,9 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     """
     from transformers import AutoTokenizer
 
+    source = resolve_model(name_or_path)
+    if os.path.isdir(source) and (problem := _problem_of_files(Path(source), "tokenizer")):
+        raise InvalidInputError(f"model folder {source}: {problem}")  # transformers may make one without words
     return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
 
 
@@ -226,6 +238,8 @@ def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., A
                 f"({type(first).__name__}); check the name and the network, fetch it before going offline, "
                 "or use opt-mini, which needs no download"
             ) from error
+    if problem := _problem_of_files(Path(source), what):
+        raise InvalidInputError(f"model folder {source}: {problem}") from first
     pickled = sorted(path.name for pattern in _PICKLED for path in Path(source).glob(pattern))
     if what == "weights" and pickled and not any(Path(source).glob("*.safetensors")):
         raise InvalidInputError(
@@ -237,6 +251,23 @@ def _load(name_or_path: str | os.PathLike[str], what: str, load: Callable[..., A
         f"model folder {source}: its {what} cannot be loaded ({first_line(first)}); save model and tokenizer in this "
         "folder with save_pretrained, the weights as safetensors"
     ) from first
+
+
+def _problem_of_files(folder: Path, what: str) -> str:
+    """A sentence about the folder's files if they, and not their content, are the reason of an error; else empty."""
+    kinds = ("*.safetensors", "*.bin", "tokenizer*", "*vocab*", "merges.txt", "*.model", "*.tiktoken", "tekken.json")
+    for path in (path for kind in kinds for path in sorted(folder.glob(kind))):
+        with path.open("rb") as file:
+            if file.read(64).startswith(LFS_POINTER):
+                return f"{path.name} is a pointer of git-lfs in place of the file; in that folder: git lfs pull"
+    if what == "tokenizer" and not any(path for kind in kinds[2:] for path in folder.glob(kind)):
+        return (
+            "it has no tokenizer (tokenizer.json); save the model's own in it: "
+            "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
+        )
+    if what == "weights" and not any(path for kind in kinds[:2] for path in folder.glob(kind)):
+        return "it has no weights (model.safetensors); save the whole model in it with save_pretrained"
+    return ""
 
 
 @contextlib.contextmanager

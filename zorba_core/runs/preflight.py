@@ -4,8 +4,9 @@ Measured on the first round's batches of a few clients, along a few directions, 
 
 - ``perturbation``: the relative part of mu v that rounding removes when it is added to the weights.
 - ``scalars``: the relative error of the finite differences against the exact directional derivatives of a backward
-  pass. With a small mu, rounding of two nearly equal losses dominates; with a large mu, curvature. If the run takes
-  exact scalars, the error is reported and never refused.
+  pass; left out for a model whose derivatives cannot be computed, such as a mixture of experts. With a small mu,
+  rounding of two nearly equal losses dominates; with a large mu, curvature. If the run takes exact scalars, the error
+  is reported and never refused.
 - ``products``: the relative error of the scalars due to ``precision``, if that is less than the dtype allows.
 - ``update``: the relative part of a round's step that rounding removes.
 - ``stride``: the length of a round's step relative to the weights that it moves.
@@ -43,6 +44,7 @@ from zorba_core.engine.rate import rate_of_round, size_of_step
 from zorba_core.engine.round import FederatedRows, Step, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError
 
 _CLIENTS, _DIRECTIONS = 2, 4
 PIECE = 2**22  # numbers of a block that are compared at a time
@@ -95,7 +97,7 @@ class Preflight:
 
     checks: tuple[Check, ...]
     rho_rms: float
-    differences: Differences | None = None  # None if the method takes no scalars
+    differences: Differences | None = None  # None if the method takes no scalars, or exact ones are not known
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -136,20 +138,17 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     exact = ESTIMATORS[settings.estimator].exact
     finite = partial(estimate_cohort, mu=settings.mu, inactive=settings.inactive) if exact else estimator_of(settings)
     with network.at_precision("highest"):  # bfloat16 would round away the difference of two losses
-        exact_NQ = estimate_exact(*probe, inactive=settings.inactive).rho_NQ
+        exact_NQ = _exact_scalars(probe, settings, needed=exact)
         finite_NQ = finite(*probe).rho_NQ  # the scalars that real clients would send
     checks = []
     if settings.precision != "highest":
         own_NQ, precise_NQ = estimator_of(settings)(*probe).rho_NQ, exact_NQ if exact else finite_NQ
         checks.append(_product_check(_relative_error(own_NQ, precise_NQ), settings))
         finite_NQ = finite_NQ if exact else own_NQ
-    differences = Differences.between(settings.mu, finite_NQ, exact_NQ)
+    differences = None if exact_NQ is None else Differences.between(settings.mu, finite_NQ, exact_NQ)
     if not exact:
-        lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
-        error, mu_cure = differences.relative_error, ""
-        if not (lost <= MOST_LOST and error <= MOST_SCALAR_ERROR):
-            mu_cure = _other_mu(probe, exact_NQ, settings)
-        checks += [_perturbation_check(lost, mu_cure, settings), _scalar_check(error, mu_cure, exact_NQ, settings)]
+        checks += _difference_checks(probe, differences, exact_NQ, settings)
+    exact_NQ = finite_NQ if exact_NQ is None else exact_NQ
     if facts.exchanges == "estimates":
         taking_part = max(1, round(settings.participation * allocation.num_clients))
         seeds_U = [seed for n in clients for seed in client_seeds(seeds_Q, n)]
@@ -168,6 +167,35 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     lr = rate_of_round(settings, 1, size_of_step(Step(rho_bar_MU), len(seeds_Q)), rows.train.answers)
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, lr, settings))
     return Preflight(tuple(checks), float(np.sqrt(rho_square)), differences)
+
+
+def _exact_scalars(probe: tuple, settings: Settings, *, needed: bool) -> np.ndarray | None:
+    """The derivatives along the probe's directions; None if the run does not need them and a block has layers of which
+    they cannot be computed, such as a mixture of experts.
+
+    Raises:
+        InvalidInputError: they are needed, and cannot be computed.
+    """
+    try:
+        return estimate_exact(*probe, inactive=settings.inactive).rho_NQ
+    except InvalidInputError:
+        if needed:
+            raise
+        return None
+
+
+def _difference_checks(
+    probe: tuple, differences: Differences | None, exact_NQ: np.ndarray | None, settings: Settings
+) -> list[Check]:
+    """The checks ``perturbation``, and ``scalars`` where exact scalars are known."""
+    network, _, A_MN, seeds_Q, directions = probe
+    lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
+    if differences is None or exact_NQ is None:
+        return [_perturbation_check(lost, "a larger mu", settings)]
+    error, mu_cure = differences.relative_error, ""
+    if not (lost <= MOST_LOST and error <= MOST_SCALAR_ERROR):
+        mu_cure = _other_mu(probe, exact_NQ, settings)
+    return [_perturbation_check(lost, mu_cure, settings), _scalar_check(error, mu_cure, exact_NQ, settings)]
 
 
 def _relative_error(estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:

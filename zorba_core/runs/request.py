@@ -32,7 +32,7 @@ from zorba_core.data.load import missing
 from zorba_core.data.task import TASKS, Overrides, Task, get_task, table_of, task_from
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import LARGE_CLIENTS, Settings, is_large
-from zorba_core.errors import InvalidInputError, MissingDataError, in_short
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.files import check_folder
 from zorba_core.fleet import Fleet
 from zorba_core.installed import runs_folder
@@ -43,7 +43,7 @@ DEFAULT_SOLVER, DEFAULT_CLIENTS, DEFAULT_DATASET = "balanced", 20, "toy-reviews"
 VERSION = 1  # of the layout of config.json
 DEFAULT_FOLDER = runs_folder()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_OWN_ROWS = ("text", "label", "answer", "client", "test")
+_OWN_ROWS = ("text", "label", "answer", "client", "test", "sheet")
 
 
 class TrainRequest(Checked):
@@ -71,6 +71,8 @@ class TrainRequest(Checked):
     """Words that the model answers with, one for each label, separated by commas; default: the task's."""
     test: str | Any = None
     """File of the rows to evaluate on; default: a fifth of the rows, by hash."""
+    sheet: str | None = None
+    """Sheet of an Excel file; default: its first."""
     client: str | None = None
     """Column of the client that each row belongs to."""
     division: Annotated[str | None, OneOf(lambda: DIVISIONS)] = None
@@ -106,7 +108,7 @@ class TrainRequest(Checked):
     force: bool = False
     """Train even if the check before the run finds that these settings cannot learn."""
 
-    @field_validator("text", "label", "answer", "prompt", "label_words", "client")
+    @field_validator("text", "label", "answer", "prompt", "label_words", "client", "sheet")
     @classmethod
     def _check_unicode(cls, value: Any) -> Any:
         if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
@@ -143,9 +145,15 @@ class TrainRequest(Checked):
         settings = self.settings
         if isinstance(settings, dict):
             settings = suited_settings(task, model, settings)
+            if settings.eval_rows is not None and self.settings.get("eval_rows") is None:
+                _log.info(
+                    "  tested  on %s of the test rows, chosen at random   [default; --eval-rows]",
+                    f"{settings.eval_rows:,}",
+                )
         named = named_clients(task, self.division)
         asked = self
-        if default_clients and not named and not self._given("clients", "budgets", "fleet", "allocation"):
+        one_for_all = self.budgets is None or len(parse_budgets(self.budgets)) == 1
+        if default_clients and not named and one_for_all and not self._given("clients", "fleet", "allocation"):
             asked = self.replace(clients=default_clients)
         allocation, made = asked.resolved_allocation(spec, settings, named)
         return ResolvedRequest(
@@ -163,11 +171,11 @@ class TrainRequest(Checked):
         )
 
     def resolved_model(self) -> str:
-        """The base model."""
-        from zorba_core.runs.models import default_model
+        """The base model; a folder by its absolute path."""
+        from zorba_core.runs.models import default_model, recorded_model
 
         own_rows = self.data.is_own if isinstance(self.data, Task) else self.data is not None
-        return default_model(own_rows) if self.model is None else self.model
+        return default_model(own_rows) if self.model is None else recorded_model(self.model)
 
     def resolved_task(self, model: str) -> Task:
         """The task to train on.
@@ -188,7 +196,9 @@ class TrainRequest(Checked):
         else:
             if self.dataset not in (None, DEFAULT_DATASET):
                 raise InvalidInputError("give --dataset or --data, not both")
-            overrides = Overrides(texts, self.label, self.answer, self.prompt, words, self.client, self.test)
+            overrides = Overrides(
+                texts, self.label, self.answer, self.prompt, words, self.client, self.test, self.sheet
+            )
             task = task_for(self.data, overrides, tokenizer=partial(load_tokenizer, model))
         if message := missing(task):
             raise MissingDataError(message)
@@ -244,8 +254,8 @@ class TrainRequest(Checked):
             )
         if self.budgets is not None:
             budget_N = parse_budgets(self.budgets)
-            if len(budget_N) == 1 and clients is not None:
-                budget_N = np.repeat(budget_N, clients)
+            if len(budget_N) == 1:
+                budget_N = np.repeat(budget_N, clients or len(named) or _default_clients(spec))
             if clients not in (None, len(budget_N)):
                 raise InvalidInputError(
                     f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out"
@@ -411,7 +421,8 @@ def _given_allocation(
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
-    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50).
+    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50). A few clients that together
+    cannot hold all blocks get more, and a line of the log says what.
 
     Raises:
         InvalidInputError: both are given.
@@ -420,7 +431,16 @@ def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: 
         raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
     if fleet is not None:
         return Fleet.from_csv(fleet, spec, workload=workload)
-    return Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
+    drawn = Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
+    if (raised := drawn.covering()) is not drawn:
+        _log.info(
+            "note: the %d clients drawn hold %d of %d blocks together; they get %s (--fleet or --budgets gives others)",
+            drawn.num_clients,
+            drawn.budget_N.sum(),
+            spec.num_blocks,
+            name_some([int(budget) for budget in raised.budget_N], 12),
+        )
+    return raised
 
 
 def check_name(name: str) -> str:

@@ -99,6 +99,7 @@ def fine_tune(
         prompt=given.prompt,
         label_words=given.label_words or None,
         test=given.test,
+        sheet=given.sheet,
         client=given.client,
         division=division,
         alpha=alpha,
@@ -184,11 +185,18 @@ def _check_settings(network: Blocks, request: ResolvedRequest, rows: FederatedRo
 
 
 def _cut_lines(described: Mapping[str, Any], seq_len: int) -> list[str]:
-    """A warning for each kind of text that ``seq_len`` cuts."""
+    """A warning for test rows that are training rows, and for each kind of text that ``seq_len`` cuts."""
     lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
-    return [
-        f"{described[name]:,} of {described['train_rows']:,} rows are longer than seq_len {seq_len} and lose the end "
-        f"of {what}; a larger seq_len keeps it"
+    lines = []
+    if repeated := described.get("evaluation_rows_in_train"):
+        lines.append(
+            f"{repeated:,} of {described['evaluation_rows']:,} test rows are training rows too: their accuracy says "
+            "little of new texts; remove them from one file"
+        )
+    of = f"{described.get('cuts_of', described['train_rows']):,} rows"
+    return lines + [
+        f"{described[name]:,} of {of} are longer than seq_len {seq_len} and lose the end of {what}; a larger seq_len "
+        "keeps it"
         for name, what in lost.items()
         if described.get(name)
     ]

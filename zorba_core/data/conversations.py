@@ -1,0 +1,92 @@
+"""Conversations, as rows for fine-tuning have them: the last user's turn and the answer after it.
+
+A conversation is a list of turns, ``{"role": "user", "content": ...}`` (``messages``) or ``{"from": "human", "value":
+...}`` (``conversations``), or its JSON in a cell of text. Two columns ``prompt`` and ``completion`` may be one
+conversation too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+QUESTION, ANSWER = "question", "answer"  # the columns that are made
+_ROLES, _CONTENTS = ("role", "from"), ("content", "value")
+_USERS = frozenset({"user", "human", "prompter", "question"})
+_ANSWERERS = frozenset({"assistant", "gpt", "model", "bot", "chatgpt", "answer"})
+_NAMES = ("messages", "conversations", "conversation", "chat", "dialogue", "dialog", "turns")
+_LOOKED_AT = 20  # cells
+
+
+def with_questions(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the columns ``question`` and ``answer`` of its conversations, and ``attrs["conversations"]``, a
+    line about them. Unchanged if it has none, or has these columns already. Without a user's turn with an answer after
+    it, the question is the last user's turn and the answer is empty, as in rows to predict.
+    """
+    columns = [column for column in frame if _holds_turns(frame[column])]
+    if not columns or {QUESTION, ANSWER} & {*frame.columns}:
+        return frame
+    if {"prompt", "completion"} <= {*columns}:
+        used, cells = "prompt and completion", [*zip(frame["prompt"], frame["completion"], strict=True)]
+        talks = [_turns(asked) + _turns(answered) for asked, answered in cells]
+    else:
+        used = next((name for name in _NAMES if name in columns), columns[0])
+        talks = [_turns(cell) for cell in frame[used]]
+    pairs = [_last_pair(talk) for talk in talks]
+    longer = sum(len(talk) > 2 for talk in talks)
+    made = {QUESTION: [pair[0] for pair in pairs], ANSWER: [pair[1] for pair in pairs]}
+    changed = frame.assign(**{name: pd.Series(cells, frame.index, dtype=object) for name, cells in made.items()})
+    changed.attrs = {
+        **frame.attrs,
+        "conversations": f"{used}: the last user's turn is {QUESTION}, what follows it {ANSWER}"
+        + (f"; other turns of {longer:,} rows are not read" if longer else ""),
+    }
+    return changed
+
+
+def _holds_turns(column: pd.Series) -> bool:
+    some = column.dropna().head(_LOOKED_AT).tolist()
+    return bool(some) and all(_turns(cell) for cell in some)
+
+
+def _turns(cell: Any) -> list[tuple[str, str]]:
+    """The turns of a cell, (role, text) each; empty if it has none."""
+    if isinstance(cell, str):
+        if not cell.lstrip().startswith("[{"):
+            return []
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            return []
+    if isinstance(cell, np.ndarray):
+        cell = cell.tolist()
+    if not isinstance(cell, list):
+        return []
+    turns = []
+    for turn in cell:
+        role = next((turn[key] for key in _ROLES if key in turn), None) if isinstance(turn, Mapping) else None
+        if not isinstance(role, str):
+            return []
+        turns.append((role.strip().casefold(), _text(next((turn[key] for key in _CONTENTS if key in turn), ""))))
+    return turns
+
+
+def _text(content: Any) -> str:
+    """The text of a turn, whose parts may be in a list."""
+    if isinstance(content, list | np.ndarray):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        return " ".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _last_pair(turns: list[tuple[str, str]]) -> tuple[str, str]:
+    """The last user's turn with an answer after it, and this answer."""
+    for (asked, question), (answered, answer) in reversed([*itertools.pairwise(turns)]):
+        if asked in _USERS and answered in _ANSWERERS and question.strip() and answer.strip():
+            return question, answer
+    return next((text for role, text in reversed(turns) if role in _USERS), ""), ""
