@@ -144,8 +144,9 @@ class TrainRequest(Checked):
         task = self.resolved_task(model)
         settings = self.settings
         if isinstance(settings, dict):
+            is_given = settings.get("eval_rows") is not None
             settings = suited_settings(task, model, settings)
-            if settings.eval_rows is not None and self.settings.get("eval_rows") is None:
+            if settings.eval_rows is not None and not is_given:
                 _log.info(
                     "  tested  on %s of the test rows, chosen at random   [default; --eval-rows]",
                     f"{settings.eval_rows:,}",
