@@ -274,7 +274,8 @@ def run_one(planned: PlannedRun, scratch: Path) -> pd.DataFrame:
             raise RunError("stopped; finished runs are kept, and the same command continues") from None
         write_json(folder / "diverged.json", {"reason": str(error)})
         run = _existing_run(folder)
-    if (folder / "diverged.json").is_file():
+    went_back = any(done.diverged or done.after is not None for done in run.rounds)
+    if (folder / "diverged.json").is_file() or went_back:
         status = "diverged"
     return rows_of(planned, run, status)
 

@@ -78,7 +78,7 @@ def test_wrong_request_is_one_line_on_stderr_and_status_2():
         ("allocate --budgets 2,2 --blocks 2 --save a.xlsx", "ends in .json"),
         ("pareto --epsilons 0", "number of reductions"),
         ("pareto --by weight", "unknown sweep"),
-        ("pareto --clients 1 --epsilons 3", "leaves room for all 12 blocks"),
+        ("pareto --clients 3 --epsilons 1", "leaves room for all 12 blocks"),
         ("scenario --budgets 2,2,2 --blocks 2 --total 4 --target-lambda 0.01", "out of reach"),
         ("scenario --budgets 2,2,2 --blocks 2 --total 4", "--target-lambda"),
         ("scenario --budgets 2,2,2 --blocks 2 --name SC1", "capacities"),

@@ -207,6 +207,6 @@ def test_one_or_two_clients_and_one_budget_for_all_train_without_a_word_of_budge
         assert run.config["num_clients"] == clients
         assert run.allocation.min_popularity > 0
         if clients == 1:
-            assert "note: the 1 clients drawn hold 1 of 3 blocks together; they get 3 (--fleet or" in err
+            assert "note: the drawn fleet of 1 holds 1 of 3 blocks together; its clients get 3 (--fleet or" in err
         if clients == 5:
             assert run.config["allocation"]["budgets"] == [2] * 5

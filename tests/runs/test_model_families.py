@@ -71,7 +71,7 @@ def test_experts_and_hybrids_train_by_finite_differences_and_exact_scalars_name_
     tiny_tokenizer.save_pretrained(tmp_path / "model")
     common = {"model": tmp_path / "model", "runs_folder": tmp_path / "runs", "force": True}
     run = fine_tune(ALLOCATION, settings=SETTINGS.replace(estimator="cohort"), **common)
-    assert run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
+    assert run.rounds[2].weights_sha256 != run.environment["base_weights_sha256"]
     assert run.environment["preflight"]["checks"][0]["name"] == "perturbation"
     assert "finite_differences" not in run.environment["preflight"]
     with pytest.raises(InvalidInputError, match=r"estimator exact supports linear layers .* use estimator cohort"):
