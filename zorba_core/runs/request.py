@@ -435,7 +435,8 @@ def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: 
     drawn = Fleet.uniform(spec, 50 if clients is None else clients, seed=seed, workload=workload)
     if (raised := drawn.covering()) is not drawn:
         _log.info(
-            "note: the drawn fleet of %d holds %d of %d blocks together; its clients get %s (--fleet or --budgets gives others)",
+            "note: the drawn fleet of %d holds %d of %d blocks together; its clients get %s (--fleet or --budgets "
+            "gives others)",
             drawn.num_clients,
             drawn.budget_N.sum(),
             spec.num_blocks,
