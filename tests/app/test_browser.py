@@ -160,7 +160,7 @@ def test_fleets_are_kept_and_a_link_shows_the_same_elsewhere(page, served, brows
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("A · Three kinds 0.71/1.31/1.91")
     fresh = browser.new_context(viewport=SCREEN).new_page()
-    explore(fresh, page.url, "")
+    explore(fresh, *page.url.rsplit("/", 1))
     expect(fresh.locator(SHAPE)).to_have_value("small")
     assert fresh.locator(".kept tbody").inner_text() == page.locator(".kept tbody").inner_text()
     fresh.context.close()
