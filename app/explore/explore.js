@@ -87,6 +87,8 @@ class Explore {
     this.typing = setTimeout(() => this.commit(), 180);
   }
 
+  settle() { if (this.dirty) this.commit(); } // what the keys did is a move of its own, not a part of the next one
+
   setFleet(changes, how = "change") { this[how]({ ...changes, flips: "" }); }
 
   setTotal(total, how = "move") {
@@ -332,6 +334,7 @@ class Explore {
       if (event.button || !this.view) return;
       this.turn = this.hot = null;
       place.setPointerCapture(event.pointerId);
+      this.settle();
       held = start(...at(event), event);
       if (held !== null) step(held, ...at(event));
     });
@@ -411,6 +414,7 @@ class Explore {
   }
 
   back() {
+    this.settle();
     if (!this.past.length) return;
     this.fields = this.past.pop();
     this.was = structuredClone(this.fields);

@@ -292,7 +292,7 @@ def test_a_run_that_comes_or_goes_elsewhere_leaves_the_chosen_one_chosen(app, st
 @pytest.mark.slow
 def test_a_run_answers_and_is_evaluated(app, stored):
     app.switch_page("views/runs.py").run()
-    app.text_input[0].set_value("a wonderful film")
+    app.text_input(key=f"try_{STORED}_text").set_value("a wonderful film")
     next(button for button in app.button if button.label == "Predict").click().run()
     assert "after training" in texts(app)
 
