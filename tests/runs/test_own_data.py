@@ -95,7 +95,7 @@ def test_a_run_reads_its_file_once_and_again_where_it_has_changed(csv, tiny_opt_
         ALLOCATION, data=csv, overrides=zorba.Overrides(client="branch"), model=tiny_opt_folder, settings=SETTINGS,
         force=True, runs_folder=tmp_path / "runs",
     )  # fmt: skip
-    assert (len(reads), len(prepared)) == (1, 2)  # prepared for the choice of a prompt, and then for the run
+    assert (len(reads), len(prepared)) == (1, 1)
     csv.write_text(csv.read_text().replace("lovely", "splendid"))
     assert "splendid" in loading.load(task_for(csv))["remark"].str.cat()
     assert len(reads) == 2

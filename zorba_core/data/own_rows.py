@@ -37,7 +37,7 @@ def read(task: Task, split: str) -> pd.DataFrame:
     Raises:
         InvalidInputError, MissingDataError: as :func:`read_rows` and :func:`prepared`.
     """
-    of_test, stamps = split == task.rows.evaluation_split, stamps_of(task.rows)
+    task, of_test, stamps = _first_read(task), split == task.rows.evaluation_split, stamps_of(task.rows)
     if task.rows.test is None and files_of(task.rows, "test") is None:
         frame = _divided(task, stamps)[of_test]
     else:
@@ -47,6 +47,20 @@ def read(task: Task, split: str) -> pd.DataFrame:
 
 
 # A run reads its rows several times, so they are cached. A changed file has other ``stamps``.
+
+
+def _first_read(task: Task) -> Task:
+    """The first task with the same prepared rows. Prompts over the same columns share them, so that a run whose prompt
+    is chosen does not prepare its rows twice."""
+    same = _alike(task.rows, task.name, task.kind, task.columns, task.label_names, task.options, task.answer)
+    if not same:
+        same.append(task)
+    return same[0]
+
+
+@functools.lru_cache(maxsize=8)
+def _alike(*what: Any) -> list[Task]:
+    return []
 
 
 @functools.lru_cache(maxsize=4)
