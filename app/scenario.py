@@ -230,14 +230,15 @@ def stored() -> Scenario:
 
 
 def end(scenario: Scenario) -> None:
-    """Write the address, unless it is there. What the browser says of its address does not count: two fast moves, there
-    and back, are both sent with the address of before, and the second would be taken for written."""
+    """Write the address, unless it is there by what the browser says and by what was written last: two fast moves,
+    there and back, are both sent with the address of before, and the second would be taken for written."""
     words = scenario.query()
-    written = {name: word if isinstance(word, list) else [word] for name, word in words.items()}
-    if st.session_state.get(_WRITTEN) != written:
+    asked = {name: word if isinstance(word, list) else [word] for name, word in words.items()}
+    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in _known()}
+    if asked != shown or asked != st.session_state.get(_WRITTEN):
         others = {name: st.query_params.get_all(name) for name in st.query_params if name not in _known()}
         st.query_params.from_dict({**others, **words})
-        st.session_state[_WRITTEN] = written
+        st.session_state[_WRITTEN] = asked
 
 
 def _known() -> set[str]:
