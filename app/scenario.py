@@ -36,7 +36,7 @@ MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list
 _LONGEST = 1500  # characters of one parameter of an address
 _ON_ONE_FLEET = {"follow", "spend", "total", "flips", "compared"}  # fields on which the fleet does not depend
 _OF_LINKS = {"unit", "methods"}  # parameters of older links, without effect now
-_SCENARIO, _PAGE, _ORIGIN, _WRITTEN = "scenario", "scenario_page", "scenario_origin", "scenario_written"
+_SCENARIO, _PAGE, _ORIGIN = "scenario", "scenario_page", "scenario_origin"
 
 
 def method_titles() -> dict[str, str]:
@@ -197,7 +197,6 @@ def begin(page: str) -> Scenario:
     words = {name: st.query_params.get_all(name) for name in st.query_params}
     arrived = st.session_state.get(_PAGE) != page
     st.session_state[_PAGE] = page
-    st.session_state[_WRITTEN] = {name: word for name, word in words.items() if name in _known()}
     known = st.session_state.get(_SCENARIO)
     linked = arrived and Scenario.model_fields.keys() & words.keys()
     if known is None or came_back or linked:
@@ -230,19 +229,13 @@ def stored() -> Scenario:
 
 
 def end(scenario: Scenario) -> None:
-    """Write the address, unless it is there. What the browser says of its address does not count: two fast moves, there
-    and back, are both sent with the address of before, and the second would be taken for written."""
+    """Write the address."""
     words = scenario.query()
-    written = {name: word if isinstance(word, list) else [word] for name, word in words.items()}
-    if st.session_state.get(_WRITTEN) != written:
-        others = {name: st.query_params.get_all(name) for name in st.query_params if name not in _known()}
+    known = Scenario.model_fields.keys() | _OF_LINKS
+    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
+    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in known}
+    if shown != {name: word if isinstance(word, list) else [word] for name, word in words.items()}:
         st.query_params.from_dict({**others, **words})
-        st.session_state[_WRITTEN] = written
-
-
-def _known() -> set[str]:
-    """The parameters that are ours."""
-    return Scenario.model_fields.keys() | _OF_LINKS
 
 
 def link_of(scenario: Scenario) -> str:
