@@ -11,7 +11,7 @@ import torch
 from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.course import Course, path
+from zorba_core.engine.course import Course, is_over, path
 from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.loop import BestWeights, Training, init, repeat_round, run_rounds
 from zorba_core.engine.rate import STEP, rate_of_round, size_of_step
@@ -129,14 +129,23 @@ def test_a_run_that_went_back_resumes_and_replays_to_the_same_bits(sure):
     settings = SETTINGS.replace(lr=30 * run(new(), rows, SETTINGS.replace(rounds=1))[1].lr)
     done = run(new(), rows, settings)
     assert Course(done).returns > 0
-    for at in range(1, settings.rounds):
+    for at in range(1, settings.rounds + 1):  # the last: killed before the summary
         network, course, best = new(), Course(done[: at + 1]), BestWeights()
         state = init(network, settings)
         best.keep(network, state)
-        for each in path(done, course.start):
+        for each in path(done, course.weights(is_over(done[at], settings))):
             state = repeat_round(state, each, network, Allocation(A_MN), settings)
             if each.round == course.best:
                 best.keep(network, state)
         again = run(network, rows, settings, done[: at + 1], state, best)
         assert [each.weights_sha256 for each in again] == [each.weights_sha256 for each in done[at + 1 :]]
         assert [each.after for each in again] == [each.after for each in done[at + 1 :]]
+        assert network.weights_sha256() == done[Course(done).final].weights_sha256
+
+
+def test_a_target_that_a_worse_loss_reaches_ends_with_the_weights_of_the_result(sure):
+    """Accuracy can rise while the loss does; summary, replay and network agree on one round."""
+    new, rows = sure
+    network = new()
+    done = run(network, rows, SETTINGS.replace(lr=30 * run(new(), rows, SETTINGS.replace(rounds=1))[1].lr, target=0.3))
+    assert network.weights_sha256() == done[Course(done).final].weights_sha256

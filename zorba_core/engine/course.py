@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zorba_core.engine.round import Round
+    from zorba_core.engine.settings import Settings
 
 LOOKS, FACTOR = 2, 0.5
 _FAR_RATIO, _FAR_NATS = 1.25, 0.3  # a far loss is above the first one by both
@@ -58,10 +59,20 @@ class Course:
             self.start, self.factor, self._far = self.best, FACTOR * self.factor, 0
             self.returns += 1
 
+    def weights(self, over: bool) -> int:
+        """The round whose weights the network has now: those of the next round's start, or of the result."""
+        return self.final if over else self.start
+
     @property
     def final(self) -> int:
         """The round whose weights are the run's result: the last one, unless it is worse than the base model."""
         return self.last if self.start == self.last and self._last_loss <= self._first_eval else self.best
+
+
+def is_over(done: Round, settings: Settings) -> bool:
+    """Whether a run ends with this round: it is the last, or its evaluation reaches the target."""
+    target = math.inf if settings.target is None else settings.target
+    return done.round >= settings.rounds or (done.eval_accuracy or 0.0) >= target
 
 
 def path(rounds: Sequence[Round], target: int) -> list[Round]:

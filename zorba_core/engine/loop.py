@@ -27,7 +27,7 @@ from torch import Tensor
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import numbers_a_round
-from zorba_core.engine.course import Course
+from zorba_core.engine.course import Course, is_over
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.evaluation import evaluate, shared_preference
 from zorba_core.engine.methods.interface import method_of
@@ -167,18 +167,18 @@ def run_rounds(training: Training, state: TrainState | None = None, before: Sequ
         course.add(latest)
         best.keep(network, state)
         yield latest
-    target = math.inf if settings.target is None else settings.target
-    while course.last < settings.rounds and (latest.eval_accuracy or 0.0) < target:
+    while not is_over(latest, settings):
         state, latest = next_round(training, state, course)
         if settings.evaluates_after(latest.round) and not latest.diverged:
             latest = _evaluated(latest, training)
         course.add(latest)
         if course.best == latest.round:
             best.keep(network, state)
-        to = course.start if course.last < settings.rounds else course.final
+        over = is_over(latest, settings)
+        to = course.weights(over)
         if to != latest.round:
             why = "the loss is far above the first one; back to round %d, at half the rate"
-            if course.last == settings.rounds:
+            if over:
                 why = "the loss is above the first one; the run's result is round %d"
             logging.getLogger(__name__).warning(f"round {latest.round}: {why}", to)
             network.copy_to_blocks(best.weights_M)

@@ -24,7 +24,6 @@ from transformers import PreTrainedTokenizerBase
 from zorba_core.allocation import Allocation
 from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.course import Course
 from zorba_core.engine.course import path as steps_to
 from zorba_core.engine.loop import BestWeights, Training
 from zorba_core.engine.round import FederatedRows
@@ -130,9 +129,9 @@ def _resume(request: ServerRequest, grid: Grid, callbacks: Sequence[Callback]) -
         if base_sha256 != started.environment["base_weights_sha256"]:
             raise InvalidInputError(f"{request.run.model} is not the base model of {path}; put the original back")
         check_rows(described, started.environment["data"], path, "evaluation")
-        course, best = Course(started.rounds), BestWeights()
-        state = replay_rounds(started, network, started.settings, course.start, best)
-        line = Line.of(steps_to(started.rounds, course.start))
+        at, best = started.resumes_from, BestWeights()
+        state = replay_rounds(started, network, started.settings, at, best)
+        line = Line.of(steps_to(started.rounds, at))
         token = started.environment["federation_run"]
         members = Members(grid, token, request.terms, request.options, base_sha256, line=line)
         clients = RemoteClients(members, request.options, request.run.task, request.run.task.prompt)

@@ -25,7 +25,7 @@ import pandas as pd
 from zorba_core import show
 from zorba_core.allocation import Allocation
 from zorba_core.data.task import Task
-from zorba_core.engine.course import Course, path
+from zorba_core.engine.course import Course, is_over, path
 from zorba_core.engine.parts import METHODS
 from zorba_core.engine.round import Round
 from zorba_core.engine.settings import Settings
@@ -144,6 +144,12 @@ class RunFolder:
     def rounds_done(self) -> int:
         """Rounds in the log, without round 0."""
         return max(len(self.rounds) - 1, 0)
+
+    @property
+    def resumes_from(self) -> int:
+        """The round whose weights the run continues with: as the network had them when the log ended."""
+        over = bool(self.rounds) and is_over(self.rounds[-1], self.settings)
+        return Course(self.rounds).weights(over)
 
     @property
     def final_round(self) -> int:

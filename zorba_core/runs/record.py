@@ -28,7 +28,7 @@ import torch
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.communication import run_communication
-from zorba_core.engine.course import Course
+from zorba_core.engine.course import Course, is_over
 from zorba_core.engine.loop import Training, TrainState, run_rounds
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
@@ -138,8 +138,8 @@ def complete(
             log.append(done)
             course.add(done)
             if saves_weights(training.settings) and done.round and done.weights_sha256:
-                last = course.last == training.settings.rounds
-                write_weights(path, training.network, course.final if last else course.start, training.best)
+                now = course.weights(is_over(done, training.settings))
+                write_weights(path, training.network, now, training.best)
             for callback in callbacks:
                 callback.on_round(done)
     write_json(path / SUMMARY, {**summarise(training, log.rounds, memory.describe()), **finish()})

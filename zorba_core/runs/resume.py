@@ -71,7 +71,7 @@ def resume(
         if method_facts(settings.method).first_order:
             state = _from_weights(run, log, training)
         else:
-            state = replay_rounds(run, network, settings, Course(run.rounds).start, training.best)
+            state = replay_rounds(run, network, settings, run.resumes_from, training.best)
         complete(run.path, log, training, [progress, *callbacks], state=state)
     return run.path
 
