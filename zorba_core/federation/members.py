@@ -142,10 +142,10 @@ class Members:
         }
         self._send(HELLO, hello, self._options.start_timeout)
 
-    def exchange(self, kind: str, instructions: Mapping[int, Instruction]) -> dict[int, Answer]:
-        """The clients' answers to their instructions, by client. Waits up to ``deadline`` seconds: for all clients that
-        are not late, or, if all are late, for the first answer."""
-        deadline = self._options.deadline
+    def exchange(self, kind: str, instructions: Mapping[int, Instruction], *, deadlines: int = 1) -> dict[int, Answer]:
+        """The clients' answers to their instructions, by client. Waits up to ``deadline`` seconds, or that many times
+        as long: for all clients that are not late, or, if all are late, for the first answer."""
+        deadline = deadlines * self._options.deadline
         records = {
             self.seats[client].node: protocol.instruction_records(instruction)
             for client, instruction in instructions.items()

@@ -126,14 +126,16 @@ class RemoteClients:
         Raises:
             RunError: no client answers.
         """
-        return self._mean("losses", len(prompts), PROMPTS, prompts=tuple(prompts), rows=rows)
+        # Each prompt is a pass over as many rows as a round has, so each gets a round's time.
+        return self._mean("losses", len(prompts), PROMPTS, deadlines=len(prompts), prompts=tuple(prompts), rows=rows)
 
-    def _mean(self, name: str, count: int, kind: str, **fields: Any) -> np.ndarray:
+    def _mean(self, name: str, count: int, kind: str, *, deadlines: int = 1, **fields: Any) -> np.ndarray:
         values: dict[int, np.ndarray] = {}
         for _ in range(_MOST_VOID):
             self.members.send_hello()
             asked = {client: self.instruction(client, **fields) for client in self.members.free()}
-            values = self.read(self.members.exchange(kind, asked), lambda answer: answer.numbers(name, count))
+            answers = self.members.exchange(kind, asked, deadlines=deadlines)
+            values = self.read(answers, lambda answer: answer.numbers(name, count))
             if values:
                 return np.mean([values[client] for client in sorted(values)], axis=0)
             time.sleep(_PAUSE)
