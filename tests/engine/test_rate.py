@@ -43,7 +43,7 @@ def test_every_rounds_expected_step_has_one_length(new_network, rows, method, di
     settings = SETTINGS.replace(method=method, direction=direction, rounds=4, schedule="cosine", **directions)
     done = run_all(new_network(), Allocation(A_MN if method == "zorba" else A_MN | True), rows, settings)[1:]
     falls = [0.5 * (1 + np.cos(np.pi * t / 4)) for t in range(4)]
-    rates, length = [each.lr for each in done], STEP * np.log(2) * (5 / 200) ** 0.4
+    rates, length = [each.lr for each in done], STEP * np.log(2) * (5 / 800) ** 0.4
     if method == "zorba":
         sizes = [np.sqrt(np.mean(np.square(5 * each.rho_bar_MQ))) for each in done]
         assert rates == pytest.approx([length * fall / size for fall, size in zip(falls, sizes, strict=True)])

@@ -11,7 +11,8 @@ gradient dy of its output: a client's gradient of a linear layer is dy^T x over 
 *group* go through the blocks together. Each direction is drawn once for a *share* of several groups, whose gradients
 are in one table a block.
 
-Low-rank directions u z^T need no gradient table: the scalar of a linear layer is sum_p (dy_p u) (x_p z).
+Low-rank directions u z^T need no gradient table: the scalar of a linear layer is u^T (dy^T x) z, or the same without
+the gradient in between, sum_p (dy_p u) (x_p z).
 
 Shapes: M blocks, N clients, Q directions, C clients of a share or group, R rows of a group, P positions of these rows,
 E examples, D_m parameters of block m, I inputs and O outputs of a layer.
@@ -127,8 +128,12 @@ class _LowRankScalars:
 
     def add_matrix(self, block: int, start: int, client: int, left_PA: Tensor, right_PB: Tensor) -> None:
         _, u_QA, z_QB = self._factors_of(block)[start]
-        product_PQ = F.linear(left_PA, u_QA).mul_(F.linear(right_PB, z_QB))
-        self._total_CQ[client] += product_PQ.sum(0, dtype=torch.float64)
+        (P, A), B, Q = left_PA.shape, right_PB.shape[1], len(u_QA)
+        if 2 * A * B * (P + Q) < P * Q * (A + B):  # of a small matrix, the gradient costs less
+            product_QX = F.linear(u_QA, right_PB.t() @ left_PA).mul_(z_QB)
+        else:
+            product_QX = F.linear(u_QA, left_PA).mul_(F.linear(z_QB, right_PB))
+        self._total_CQ[client] += product_QX.sum(1, dtype=torch.float64)
 
     def add_vector(self, block: int, start: int, client: int, gradient_A: Tensor) -> None:
         self._total_CQ[client] += F.linear(gradient_A[None], self._factors_of(block)[start].z_Qn)[0]
