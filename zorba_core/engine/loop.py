@@ -276,7 +276,7 @@ def _evaluated(done: Round, training: Training) -> Round:
     network, rows, prior_C = training.network, training.evaluation, None
     if training.settings.calibration == "batch":
         prior_C = training.clients.preference(network)
-        rows = replace(rows, prior_C=torch.from_numpy(prior_C))
+        rows = rows.with_prior(prior_C)
     result = evaluate(network, rows)
     if not math.isfinite(result.loss):
         return replace(done, diverged=True)
