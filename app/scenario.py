@@ -51,7 +51,7 @@ def method_titles() -> dict[str, str]:
     return usual | others
 
 
-class Scenario(Checked):
+class Scenario(Checked, frozen=True):
     """Everything that decides what the page Explore shows. Fields that a shape does not use are ignored.
 
     Raises:
@@ -60,40 +60,40 @@ class Scenario(Checked):
 
     shape: Literal["uniform", "bell", "small", "two", "three", "gpus", "list"] = "uniform"
     model: Annotated[str, OneOf(lambda: tuple(PRESETS))] = "opt-125m"
-    clients: int = Field(50, ge=1, le=2000)
-    batch: int = Field(8, ge=1, le=512)
+    clients: int = Field(default=50, ge=1, le=2000)
+    batch: int = Field(default=8, ge=1, le=512)
     """Sequences in a batch, B."""
-    length: int = Field(128, ge=1, le=8192)
+    length: int = Field(default=128, ge=1, le=8192)
     """Tokens in a sequence, L."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    seed: int = Field(0, ge=0, le=2**31 - 1)
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
     """Random seed for the fleet and the solvers."""
     span: tuple[float, float] | None = None
     """Least and most VRAM in GiB; None: from one block to all blocks, as in the paper."""
-    low: float | None = Field(None, gt=0, le=1024)
+    low: float | None = Field(default=None, gt=0, le=1024)
     """Size of a small GPU in GiB (the next two: medium, large); None: a size that suits the model."""
-    mid: float | None = Field(None, gt=0, le=1024)
-    high: float | None = Field(None, gt=0, le=1024)
-    large: int = Field(30, ge=0, le=100)
+    mid: float | None = Field(default=None, gt=0, le=1024)
+    high: float | None = Field(default=None, gt=0, le=1024)
+    large: int = Field(default=30, ge=0, le=100)
     """Of two kinds: percent of clients with the large one."""
     cuts: tuple[int, int] = (40, 70)
     """Of three kinds: percent of clients up to which the small and the medium one reach."""
     mix: Annotated[str, OneOf(lambda: MIXES)] = "steam"
-    card: int = Field(90, ge=5, le=100)
+    card: int = Field(default=90, ge=5, le=100)
     """Percent of each GPU that training may use."""
     rows: tuple[tuple[float, int], ...] = ()
     """GiB and number of clients, a row each."""
-    bars: tuple[tuple[int, float], ...] = Field((), max_length=MOST_CLIENTS)
+    bars: tuple[tuple[int, float], ...] = Field(default=(), max_length=MOST_CLIENTS)
     """Clients whose GiB were changed by hand: index and GiB."""
     follow: Annotated[str, OneOf(method_titles)] = "balanced"
     """The method whose matrix is shown."""
-    total: int | None = Field(None, ge=1)
+    total: int | None = Field(default=None, ge=1)
     """Most blocks over all clients; None: twice the least possible."""
     spend: float | None = None
     """GiB over all clients, of older links; ``total`` has precedence."""
-    flips: str = Field("", max_length=100_000)
+    flips: str = Field(default="", max_length=100_000)
     """Cells changed by hand: ``block.client`` joined by ``_``."""
-    compared: tuple[str, ...] = Field((), max_length=MOST_COMPARED)
+    compared: tuple[str, ...] = Field(default=(), max_length=MOST_COMPARED)
     """Fleets kept for comparison: slot, name and address, separated by ``|``."""
 
     @field_validator("span", "cuts")

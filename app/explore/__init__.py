@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import streamlit as st
+from streamlit.components.v2 import component
 
 _HERE = Path(__file__).parent
 _PARTS = ("allocation.js", "fleet.js", "draw.js", "view.js", "explore.js")  # each imports only from those before it
@@ -27,9 +27,7 @@ def module() -> str:
     return "\n".join(_IMPORT.sub("", text_of(name)) for name in _PARTS)
 
 
-_COMPONENT = st.components.v2.component(
-    "zorba_explore", html=text_of("explore.html"), css=text_of("explore.css"), js=module()
-)
+_COMPONENT = component("zorba_explore", html=text_of("explore.html"), css=text_of("explore.css"), js=module())
 EVENTS = ("ask", "file", "keep", "forget", "go")
 
 

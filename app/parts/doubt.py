@@ -27,9 +27,9 @@ def measured() -> dict[str, Any]:
     if not TABLE.is_file():
         return {"points": [], "title": "", "source": ""}
     table = pd.read_parquet(TABLE)
-    table = table[(table["role"] == "measure") & (table["placebo_of"] == "") & (table["status"] == "finished")]
-    table = table[table["T"] == table.drop_duplicates("arm")["T"].mode().iloc[0]]
-    late = table[table["round"] > (1 - _LATE) * table["rounds"]]
+    table = table.loc[(table["role"] == "measure") & (table["placebo_of"] == "") & (table["status"] == "finished")]
+    table = table.loc[table["T"] == table.drop_duplicates("arm")["T"].mode().iloc[0]]
+    late = table.loc[table["round"] > (1 - _LATE) * table["rounds"]]
     loss = late.groupby(["arm", "seed"])["loss"].mean().groupby("arm").agg(["mean", "sem", "count"])
     half = loss["sem"] * stats.t.ppf(0.975, loss["count"] - 1)
     lambda_of = table.drop_duplicates("arm").set_index("arm")["lambda"]
@@ -43,7 +43,7 @@ def measured() -> dict[str, Any]:
         f"{first['rounds']} rounds, 95 % intervals."
     )
     return {
-        "points": points[np.isfinite(points).all(axis=1)].to_dict("records"),
+        "points": points.loc[np.isfinite(points).all(axis=1)].to_dict("records"),
         "title": f"Measured: {_answer()}.",
         "source": source,
     }

@@ -78,8 +78,8 @@ def texts_of(frame: pd.DataFrame, column: str) -> list[str]:
     """
     values = values_of(frame, column, "a text", "name another column")
     texts = ["" if is_empty(value) else str(value) for value in values]
-    if any(map(_HALF.search, texts)):
-        refuse_rows(frame, [*map(_HALF.search, texts)], f"column {column} has half of a character", "remove it")
+    halves_R = [_HALF.search(text) is not None for text in texts]
+    refuse_rows(frame, halves_R, f"column {column} has half of a character", "remove it")
     return texts
 
 

@@ -28,7 +28,7 @@ def with_questions(frame: pd.DataFrame) -> pd.DataFrame:
     line about them. Unchanged if it has none, or has these columns already. Without a user's turn with an answer after
     it, the question is the last user's turn and the answer is empty, as in rows to predict.
     """
-    columns = [column for column in frame if _holds_turns(frame[column])]
+    columns = [name for name, cells in frame.items() if _holds_turns(cells)]
     if not columns or {QUESTION, ANSWER} & {*frame.columns}:
         return frame
     if {"prompt", "completion"} <= {*columns}:

@@ -22,27 +22,26 @@ from zorba_core.data.conversations import with_questions
 from zorba_core.data.labels import label_numbers
 from zorba_core.data.sources import Files, files_of, stamps_of, stamps_of_files
 from zorba_core.data.split import held_out
-from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
+from zorba_core.data.task import CLIENT, PLACE, Table, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.tables import is_empty, place, plain_values, read_table
 
 Texts = str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | pd.DataFrame
-Table = str | os.PathLike[str] | pd.DataFrame
 
 
-def read(task: Task, split: str) -> pd.DataFrame:
-    """The prepared rows of a split of a task with :class:`TableRows`: those of the test file, or a part of the rows by
+def read(task: Task, rows: TableRows, split: str) -> pd.DataFrame:
+    """The prepared rows of a split of a task with a user's rows: those of the test file, or a part of the rows by
     a hash of their text.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`read_rows` and :func:`prepared`.
     """
-    task, of_test, stamps = _first_read(task), split == task.rows.evaluation_split, stamps_of(task.rows)
-    if task.rows.test is None and files_of(task.rows, "test") is None:
-        frame = _divided(task, stamps)[of_test]
+    task, of_test, stamps = _first_read(task), split == rows.evaluation_split, stamps_of(rows)
+    if rows.test is None and files_of(rows, "test") is None:
+        frame = _divided(task, rows, stamps)[of_test]
     else:
-        frame = _prepared(task, "test" if of_test else "train", stamps)
-    frame.attrs = {"source": task.rows.origin, "note": ""}
+        frame = _prepared(task, rows, "test" if of_test else "train", stamps)
+    frame.attrs = {"source": rows.origin, "note": ""}
     return frame
 
 
@@ -64,16 +63,16 @@ def _alike(*what: Any) -> list[Task]:
 
 
 @functools.lru_cache(maxsize=4)
-def _prepared(task: Task, which: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
-    return prepared(task, task.rows, read_rows(task.rows, which))
+def _prepared(task: Task, rows: TableRows, which: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
+    return prepared(task, rows, read_rows(rows, which))
 
 
 @functools.lru_cache(maxsize=2)
-def _divided(task: Task, stamps: tuple[Any, ...]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _divided(task: Task, rows: TableRows, stamps: tuple[Any, ...]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows to train on and the rows to test on, if no file has the latter."""
-    frame = prepared(task, task.rows, read_rows(task.rows))
-    in_test_R = held_out(task, frame, task.rows.test_fraction)
-    return frame[~in_test_R].reset_index(drop=True), frame[in_test_R].reset_index(drop=True)
+    frame = prepared(task, rows, read_rows(rows))
+    in_test_R = held_out(task, frame, rows.test_fraction)
+    return frame.loc[~in_test_R].reset_index(drop=True), frame.loc[in_test_R].reset_index(drop=True)
 
 
 def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
@@ -89,7 +88,7 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
             "these rows were a table in memory, which is not saved with a run: give them again (data=, or --data FILE)"
         )
     if isinstance(given, pd.DataFrame):
-        frame = pd.DataFrame({str(name): plain_values(given[name]) for name in given.columns}, dtype=object)
+        frame = pd.DataFrame({str(name): plain_values(cells) for name, cells in given.items()}, dtype=object)
         return with_questions(frame.assign(**{PLACE: _places("row ", pd.RangeIndex(1, len(frame) + 1))}))
     return _read_files(given, rows.encoding, rows.sheet, stamps_of_files(given.files)).copy(deep=False)
 
@@ -142,7 +141,8 @@ def _read_file(file: str, encoding: str, sheet: str | None) -> pd.DataFrame:
 def _places(before: str, numbers: pd.Index) -> pd.api.extensions.ExtensionArray:
     """The place of each row, in Arrow's compact form: a string each would take as much memory as the texts."""
     written = pyarrow.compute.cast(pyarrow.array(numbers), pyarrow.string())
-    return pd.array(pyarrow.compute.binary_join_element_wise(before, written, ""), dtype="string[pyarrow]")
+    joined = pyarrow.compute.call_function("binary_join_element_wise", [before, written, ""])
+    return pd.array(joined, dtype="string[pyarrow]")
 
 
 def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
@@ -164,8 +164,6 @@ def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
     refuse_without_text(frame, columns, task.text_columns, "text")
     refuse_without_text(frame, columns, task.answer_columns, "answer")
     if "label" in task.columns:
-        if not rows.label:
-            raise InvalidInputError(f"task {task.name}: give the column of the label (label under [rows])")
         columns["label"] = label_numbers(task, rows, frame)
     if rows.client:
         refuse_rows(frame, [is_empty(value) for value in frame[rows.client]], f"no client in {rows.client}")
@@ -203,7 +201,7 @@ def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
 def _row_of(task: Task, item: str | Mapping[str, str]) -> dict[str, str]:
     if isinstance(item, Mapping):
         return dict(item)
-    if isinstance(item, str) and len(task.text_columns) > 1:
+    if len(task.text_columns) != 1:
         names = ", ".join(task.text_columns)
         raise InvalidInputError(f"the run reads several columns ({names}); give a mapping from each column to its text")
     return {task.text_columns[0]: item}

@@ -33,7 +33,7 @@ def held_out(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
     in_test_R = np.array([int.from_bytes(digest, "big") < limit for digest in digests])
     for column in ("label", CLIENT):
         if column in frame:
-            lost_R = ~frame[column].isin(set(frame[column][~in_test_R])).to_numpy()
+            lost_R = ~frame[column].isin(frame.loc[~in_test_R, column]).to_numpy()
             if taken_back := {text for text, lost in zip(texts, lost_R, strict=True) if lost}:
                 in_test_R &= np.array([text not in taken_back for text in texts])
     if not in_test_R.any() or in_test_R.all():

@@ -39,6 +39,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError, first_line, i
 from zorba_core.registry import Registry
 from zorba_core.tables import text_of_file
 
+Table = str | os.PathLike[str] | pd.DataFrame  # files, or rows in memory
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 MAX_LABELS = 1000
 CLIENTS_SPLIT = "federated"  # the clients' training rows
@@ -81,9 +82,9 @@ class TableRows:
         sheet: of Excel files; default: the first.
     """
 
-    train: str | Path | pd.DataFrame | None = None
-    test: str | Path | pd.DataFrame | None = None
-    test_fraction: float = Field(0.2, gt=0, lt=1)
+    train: Table | None = None
+    test: Table | None = None
+    test_fraction: float = Field(default=0.2, gt=0, lt=1)
     label: str | None = None
     client: str | None = None
     label_values: tuple[Any, ...] = ()
@@ -101,13 +102,26 @@ class TableRows:
     def __post_init__(self) -> None:
         for name in ("train", "test"):
             path = getattr(self, name)
-            if isinstance(path, str | Path):  # absolute: a run may be resumed in another working directory
+            if isinstance(path, str | os.PathLike):  # absolute: a run may be resumed in another working directory
                 object.__setattr__(self, name, os.path.abspath(os.path.expanduser(path)))
 
     @property
     def origin(self) -> str:
         """The rows' origin, for a run's config."""
         return f"file {Path(self.train).name}" if isinstance(self.train, str) else "a table in memory"
+
+    @property
+    def label_column(self) -> str:
+        """The column of the label, where it is needed.
+
+        Raises:
+            InvalidInputError: none is given.
+        """
+        if not self.label:
+            raise InvalidInputError(
+                f"{self.origin}: give the column of the label (--label, or label under [rows] of a task file)"
+            )
+        return self.label
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
@@ -148,7 +162,7 @@ class PublishedRows:
     columns: dict[str, str] = Field(default_factory=dict)
     label_values: tuple[Any, ...] = ()
     evaluation_splits: tuple[str, ...] = ()
-    held_out: float = Field(0.0, ge=0, lt=1)
+    held_out: float = Field(default=0.0, ge=0, lt=1)
     base_half: str = ""
     official_train_rows: int = 0
 
@@ -229,11 +243,11 @@ class Task:
             yield from self._label_problems()
 
     def _label_problems(self) -> Iterator[str]:
-        own = isinstance(self.rows, TableRows)
+        own = self.rows if isinstance(self.rows, TableRows) else None
         if self.prompt.endswith((" ", "}")):
             yield "the prompt must end in a word, before the space of the answer"
-        if own and self.rows.label in self.text_columns:
-            yield f"the prompt contains {self.rows.label}, the column of the label; leave it out of prompt and --text"
+        if own and own.label in self.text_columns:
+            yield f"the prompt contains {own.label}, the column of the label; leave it out of prompt and --text"
         if own and not self.label_names:
             return  # to be read from the rows
         count, words = len(self.label_names), self.label_words
@@ -293,7 +307,7 @@ class Overrides:
     prompt: str | None = None
     label_words: tuple[str, ...] = ()
     client: str | None = None
-    test: str | Path | pd.DataFrame | None = None
+    test: Table | None = None
     sheet: str | None = None
 
     @field_validator("text", mode="before")
@@ -368,15 +382,17 @@ def task_from(table: Mapping[str, Any], folder: str | os.PathLike[str] = ".", *,
     Raises:
         InvalidInputError: an unknown key, or an invalid value.
     """
-    rows = table.get("rows")
-    if not isinstance(rows, Mapping):
+    given = table.get("rows")
+    if not isinstance(given, Mapping):
         raise InvalidInputError('the table [rows] is missing; write [rows] and, for example, train = "tickets.csv"')
-    if made is None and "hub" in rows:
-        made = _validated(PublishedRows, dict(rows), "[rows] ")
-    elif made is None:
-        paths = {key: Path(folder, os.path.expanduser(str(rows[key]))) for key in ("train", "test") if key in rows}
-        made = _validated(TableRows, {**rows, **paths}, "[rows] ")
-    return _validated(Task, {**table, "rows": made})
+    if made is not None:
+        rows = made
+    elif "hub" in given:
+        rows = _validated(PublishedRows, dict(given), "[rows] ")
+    else:
+        paths = {key: Path(folder, os.path.expanduser(str(given[key]))) for key in ("train", "test") if key in given}
+        rows = _validated(TableRows, {**given, **paths}, "[rows] ")
+    return _validated(Task, {**table, "rows": rows})
 
 
 _Kind = TypeVar("_Kind", Task, TableRows, PublishedRows)

@@ -171,7 +171,7 @@ class Client:
         # Client n of n + 1, so that it draws the same batches as client n of a run in one process.
         A_MN, asked_N = np.zeros((M, n + 1), dtype=bool), np.zeros(n + 1, dtype=bool)
         A_MN[list(instruction.blocks), n] = asked_N[n] = True
-        rows = replace(self.rows(instruction.prompt), prior_C=torch.tensor(instruction.prior_C, dtype=torch.float64))
+        rows = self.rows(instruction.prompt).with_prior(instruction.prior_C)
         settings, network, held = replica.settings, replica.network, np.arange(len(rows))
         plan = RoundPlan(instruction.round, instruction.seeds_Q, asked_N, network, A_MN, settings, replica.directions)
         batch = client_batch(FederatedRows(rows, [held] * (n + 1), rows), settings, plan.round, n, network.device)

@@ -82,10 +82,12 @@ def curves_figure(
         "margin": {"l": 58, "r": 14, "t": 12 + (22 if len(curves) > 1 else 0), "b": 44},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "maxheight": 88},
         "xaxis": axis(x_title, rangemode="tozero"),
-        "yaxis": axis(title, tickformat=".0%" if share else None, **({"type": "log"} if log else {})),
+        "yaxis": axis(title, tickformat=".0%" if share else None),
         "shapes": [level(target, color=palette.muted, width=1.2, dash="dot") for target in targets],
         "annotations": [_target_label(target, share, palette) for target in targets],
     }
+    if log:
+        layout["yaxis"]["type"] = "log"
     if rounds:
         layout["xaxis"]["range"] = [0, rounds]
     return styled(traces, palette, height=height, layout=layout)

@@ -6,10 +6,11 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import torch
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.describe import repeated
@@ -23,7 +24,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import choose_rows, shared_preference
 from zorba_core.engine.loop import check_model
 from zorba_core.engine.round import FederatedRows
-from zorba_core.engine.rows import Rows
+from zorba_core.engine.rows import Examples, Rows
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, max_positions, resolve_model
@@ -119,7 +120,7 @@ def federated_rows(
     clients = clients_of(frame) if division == NATURAL else ()
     files = fingerprints(task.rows) if isinstance(task.rows, TableRows) else {}
     described |= {
-        **frame.attrs,
+        **_origin(frame),
         "train_rows": len(train),
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
@@ -131,6 +132,11 @@ def federated_rows(
     if settings.calibration == "batch":
         train = train.centred()
     return FederatedRows(train, held_N, evaluation), described
+
+
+def _origin(frame: pd.DataFrame) -> dict[str, Any]:
+    """Where the rows come from, and what a result on them must repeat."""
+    return {name: frame.attrs[name] for name in ("source", "note")}
 
 
 def _repeated_rows(task: Task, train: pd.DataFrame, settings: Settings) -> dict[str, int]:
@@ -152,9 +158,7 @@ def _train_rows(
     return RowsOnDemand.of(task, frame, tokenizer, settings.seq_len), {**cuts, "cuts_of": len(sample)}
 
 
-def check_tokens(
-    network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | RowsOnDemand | Sequence[int]
-) -> None:
+def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Examples | Sequence[int]) -> None:
     """Refuse tokens that the model does not have.
 
     Args:
@@ -163,7 +167,7 @@ def check_tokens(
     Raises:
         InvalidInputError: the embeddings or the head have no row for a token; the message names model and token.
     """
-    rows = min(network.vocabulary_size, len(network.model.get_input_embeddings().weight))
+    rows = min(network.vocabulary_size, len(cast(nn.Embedding, network.model.get_input_embeddings()).weight))
     largest = max(
         max(map(int, part), default=-1) if isinstance(part, Sequence) else part.largest_token for part in parts
     )
@@ -179,8 +183,8 @@ def with_base_preference(task: Task, network: Blocks, rows: FederatedRows) -> tu
     """Task and rows whose scores are minus the base model's own preference for each label word (``calibration`` base).
     It is the mean over clients of the preference on their own texts; labels are not used."""
     prior_C = shared_preference(network, rows.train, rows.held_N, len(rows.held_N))
-    train, evaluation = (replace(part, prior_C=torch.from_numpy(prior_C)) for part in (rows.train, rows.evaluation))
-    return replace(task, prior=tuple(prior_C.tolist())), FederatedRows(train, rows.held_N, evaluation)
+    rows = FederatedRows(rows.train.with_prior(prior_C), rows.held_N, rows.evaluation.with_prior(prior_C))
+    return replace(task, prior=tuple(prior_C.tolist())), rows
 
 
 def check_calibration(task: Task, settings: Settings) -> None:
@@ -207,7 +211,7 @@ def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Se
     frame = evaluation_frame(task, settings)
     rows = encode(task, frame, tokenizer, settings.seq_len)
     return rows, {
-        **frame.attrs,
+        **_origin(frame),
         "evaluation_split": task.rows.evaluation_split,
         "evaluation_rows": len(rows),
         "metric": rows.metric,

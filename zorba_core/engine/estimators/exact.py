@@ -183,7 +183,7 @@ def _backward(
 
     def add(block: int, layer: nn.Module, starts: dict[str, int], x: Tensor, dy: Tensor) -> None:
         """Add the gradients of a layer's parameters for the clients that activate its block."""
-        x_PI, dy_PO = (part.flatten(0, -2).to(layer.weight.dtype) for part in (x, dy))
+        x_PI, dy_PO = (part.flatten(0, -2).to(network.dtype) for part in (x, dy))
         positions_C = [len(x_PI) // len(client_R) * count for count in rows_C]
         x_CPI, dy_CPO = x_PI.split(positions_C), dy_PO.split(positions_C)
         for name, start in starts.items():
@@ -238,20 +238,21 @@ def _layers(network: Blocks) -> list[Layers]:
         layers_M.append([])
         for layer in network.block_module(m).modules():
             own = dict(layer.named_parameters(recurse=False))
-            starts = {name: part.storage_offset() for name, part in own.items() if id(part) in trained}
+            starts = {name: int(part.storage_offset()) for name, part in own.items() if id(part) in trained}
             norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in own.values())
             if starts and not (norm or isinstance(layer, nn.Linear | Conv1D)):
                 raise InvalidInputError(
                     f"estimator exact supports linear layers and norms, and block {m} has a {type(layer).__name__}; "
                     "use estimator cohort"
                 )
-            layers_M[m] += [(layer, starts)] if starts else []
+            if starts:
+                layers_M[m].append((layer, starts))
     return layers_M
 
 
 def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:
     """The derivative of a norm's output by its weight, (P, I). A norm is linear in its weights."""
-    one_I = torch.ones_like(norm.weight)
+    one_I = torch.ones_like(norm.get_parameter("weight"))
     if type(norm) is nn.LayerNorm and norm.bias is not None:
         return F.layer_norm(x_PI, norm.normalized_shape, one_I, norm.bias, norm.eps).sub_(norm.bias)
     without_PI, with_PI = (functional_call(norm, {"weight": one_I * scale}, (x_PI,)) for scale in (0, 1))
