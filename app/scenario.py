@@ -1,8 +1,8 @@
 """The scenario: one object whose fields are the controls of the page Explore and the parameters of its address.
 
-The component of the page (:mod:`app.explore`) has the fields while the user works, and sends them on release. The
-address has every field that differs from its default. On a first visit, for a link, and on Back and Forward, the
-component gets the fields of the address.
+The component of the page (:mod:`app.explore`) has the fields while the user works: it writes the address and sends them
+on release. The address has every field that differs from its default. On a first visit, for a link, and on Back and
+Forward, the component gets the fields of the address.
 """
 
 from __future__ import annotations
@@ -191,20 +191,20 @@ def _value(name: str, words: list[str]) -> Any:
 
 def begin(page: str) -> Scenario:
     """The scenario at the start of a run of ``page``: that of the address on a first visit, for a link, and on Back and
-    Forward; else that of the session."""
+    Forward; else that of the session, which can have more than an address holds."""
     context = get_script_run_ctx()
     came_back = context is not None and context.is_history_navigation
     words = {name: st.query_params.get_all(name) for name in st.query_params}
     arrived = st.session_state.get(_PAGE) != page
     st.session_state[_PAGE] = page
     known = st.session_state.get(_SCENARIO)
-    linked = arrived and Scenario.model_fields.keys() & words.keys()
-    if known is None or came_back or linked:
-        known = Scenario.of_query(words)
-        put(known)
+    asked, linked = Scenario.of_query(words), not Scenario.model_fields.keys().isdisjoint(words)
+    chosen = linked or page == "explore"  # without parameters: Explore's usual scenario, but no other on another page
+    if known is None or (chosen and (came_back or (arrived and linked)) and asked.query() != known.query()):
+        put(asked)
     elif arrived:
         put(known)
-    return known
+    return stored()
 
 
 def put(scenario: Scenario) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 from streamlit.components.v2 import component
 
 _HERE = Path(__file__).parent
-_PARTS = ("allocation.js", "fleet.js", "draw.js", "view.js", "explore.js")  # each imports only from those before it
+# Each imports only from those before it.
+_PARTS = ("address.js", "allocation.js", "fleet.js", "draw.js", "view.js", "explore.js")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 
 
@@ -28,7 +29,7 @@ def module() -> str:
 
 
 _COMPONENT = component("zorba_explore", html=text_of("explore.html"), css=text_of("explore.css"), js=module())
-EVENTS = ("ask", "file", "keep", "forget", "go")
+EVENTS = ("ask", "file", "keep", "forget")
 
 
 def explore(key: str, data: dict[str, Any], on_state: Any, on_events: dict[str, Any]) -> Any:

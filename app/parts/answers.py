@@ -38,7 +38,8 @@ def data_of(scenario: Scenario, study: fleets.Study) -> dict[str, Any]:
         "kept": _kept(scenario),
         "measured": measured(),
         "choices": _choices(),
-        "paper": Scenario().model_dump(mode="json", exclude={"compared", "follow"}),
+        "compared": scenario.compared,
+        "defaults": Scenario().model_dump(mode="json", exclude={"compared"}),
     }
 
 

@@ -13,7 +13,7 @@ from app import scenario as scenarios
 from app.explore import explore
 from app.parts import downloads, fleets, ui
 from app.parts.answers import data_of, list_of_text
-from app.scenario import MOST_COMPARED, Scenario, begin, end, origin, put, store, stored
+from app.scenario import MOST_COMPARED, Scenario, begin, origin, put, store, stored
 from zorba_core.errors import ZorbaError
 
 KEY = "explore"
@@ -37,10 +37,7 @@ def _explore() -> None:
         "revision": st.session_state.get(_REVISION, 0),
         "message": st.session_state.get(_MESSAGE, ""),
     }
-    result = explore(KEY, {**data_of(scenario, study), **state}, _take, _EVENTS)
-    end(scenario)
-    if result.go == "findings":
-        st.switch_page("views/findings.py")
+    explore(KEY, {**data_of(scenario, study), **state}, _take, _EVENTS)
     if not study.problem:
         _links(scenario, study)
 
