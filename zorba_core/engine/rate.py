@@ -5,11 +5,11 @@
     lr_t = STEP log(C) (Q / 800)^0.4 / s_t * schedule(t),   s_t = root mean square of the averaged scalars of round t
 
 for C answers to choose among and Q directions, at most 800. s estimates the length of the gradient, so the expected
-step of every round has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected step,
-a round makes one at random, which is sqrt(d / Q) times as long for d parameters. It is what limits the length, so more
-directions allow a longer step. Raw rates of two models differ 30 times; this number does not. The scalars are in the log, so
-clients, replay and resume have the same bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the spread of the
-losses, which is the same idea.)
+step of every round has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected step, a
+round makes one at random, sqrt(d / Q) times as long for d parameters. That one is what limits the length, so more
+directions allow longer steps. Raw rates of two models differ 30 times; this number does not. The scalars are in the
+log, so clients, replay and resume have the same bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the
+spread of the losses, which is the same idea.)
 
 Shapes: M blocks, Q directions.
 """
