@@ -1,20 +1,17 @@
 """The scenario: one object whose fields are the controls of the page Explore and the parameters of its address.
 
 The component of the page (:mod:`app.explore`) has the fields while the user works: it writes the address and sends them
-on release. The address has every field that differs from its default. On a first visit, for a link, and on Back and
-Forward, the component gets the fields of the address.
+on release. The address has every field that differs from its default. No Streamlit: :mod:`app.parts.session` keeps the
+scenario of a page.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
 
-import streamlit as st
 from pydantic import Field, field_validator
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from zorba_core.allocation import SOLVERS
 from zorba_core.checked import Checked, OneOf
@@ -35,8 +32,7 @@ MOST_COMPARED = 4
 MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list
 _LONGEST = 1500  # characters of one parameter of an address
 _ON_ONE_FLEET = {"follow", "spend", "total", "flips", "compared"}  # fields on which the fleet does not depend
-_OF_LINKS = {"unit", "methods"}  # parameters of older links, without effect now
-_SCENARIO, _PAGE, _ORIGIN = "scenario", "scenario_page", "scenario_origin"
+OF_LINKS = {"unit", "methods"}  # parameters of older links, without effect now
 
 
 def method_titles() -> dict[str, str]:
@@ -187,55 +183,6 @@ def _value(name: str, words: list[str]) -> Any:
     if name in ("rows", "bars"):
         return [item.split("x") for item in word.split(",")]
     return [part for part in word.split(",") if part] if name in ("span", "cuts") else word
-
-
-def begin(page: str) -> Scenario:
-    """The scenario at the start of a run of ``page``: that of the address on a first visit, for a link, and on Back and
-    Forward; else that of the session, which can have more than an address holds."""
-    context = get_script_run_ctx()
-    came_back = context is not None and context.is_history_navigation
-    words = {name: st.query_params.get_all(name) for name in st.query_params}
-    arrived = st.session_state.get(_PAGE) != page
-    st.session_state[_PAGE] = page
-    known = st.session_state.get(_SCENARIO)
-    asked, linked = Scenario.of_query(words), not Scenario.model_fields.keys().isdisjoint(words)
-    chosen = linked or page == "explore"  # without parameters: Explore's usual scenario, but no other on another page
-    if known is None or (chosen and (came_back or (arrived and linked)) and asked.query() != known.query()):
-        put(asked)
-    elif arrived:
-        put(known)
-    return stored()
-
-
-def put(scenario: Scenario) -> None:
-    """Store the scenario in the session, in place of what the component shows."""
-    st.session_state[_SCENARIO] = scenario
-    st.session_state[_ORIGIN] = uuid.uuid4().hex
-
-
-def origin() -> str:
-    """An id that changes with each :func:`put`: what the component sent before that is out of date."""
-    return st.session_state.get(_ORIGIN, "")
-
-
-def store(scenario: Scenario) -> None:
-    """Store what the component has sent."""
-    st.session_state[_SCENARIO] = scenario
-
-
-def stored() -> Scenario:
-    """The session's scenario."""
-    return st.session_state[_SCENARIO]
-
-
-def end(scenario: Scenario) -> None:
-    """Write the address."""
-    words = scenario.query()
-    known = Scenario.model_fields.keys() | _OF_LINKS
-    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
-    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in known}
-    if shown != {name: word if isinstance(word, list) else [word] for name, word in words.items()}:
-        st.query_params.from_dict({**others, **words})
 
 
 def link_of(scenario: Scenario) -> str:

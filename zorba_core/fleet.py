@@ -385,6 +385,25 @@ class Fleet:
         """Columns ``client`` and ``vram_gib``, as :meth:`from_csv` and :meth:`from_frame` read them."""
         return pd.DataFrame({"client": self.names, "vram_gib": self.capacity_N_gib})
 
+    def explore(self) -> Any:
+        """In a notebook: the page Explore with this fleet. Drag its point, paint its bars, choose a method; ``fleet``,
+        ``total`` and ``solution`` of the result are then those on the screen::
+
+            view = fleet.explore()
+            view  # in another cell, after a drag: view.solution
+
+        Raises:
+            MissingDataError: the packages of the extra ``notebooks`` are not installed.
+            InvalidInputError: a model that is no preset, or a workload out of the page's range.
+        """
+        from zorba_core import installed
+
+        if installed.missing_packages("anywidget"):
+            raise MissingDataError(
+                f"fleet.explore() needs anywidget, not installed here: {installed.install_command('notebooks')}"
+            )
+        return installed.dashboard_module("explore.widget").Explorer(self)
+
     @classmethod
     def _numbered(cls, capacity_N_bytes: NDArray[np.float64], model: ModelSpec, workload: Workload) -> Fleet:
         names = tuple(f"client-{index}" for index in range(len(capacity_N_bytes)))

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import streamlit as st
 
 from app.parts import fleets, forms, jobs, pictures, runs, ui
-from app.scenario import Scenario, begin, end
+from app.parts.session import begin, end
+from app.scenario import Scenario
 from zorba_core.allocation import Allocation
 from zorba_core.data.baselines import of_baselines
 from zorba_core.engine.parts import method_facts
