@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, solve_scenario
+from zorba_core.files import read_json
 from zorba_core.fleet import Fleet
 from zorba_core.vram import ModelSpec
 
@@ -42,7 +44,19 @@ def balanced(M: int, N: int, blocks: int) -> Allocation:
 
 @functools.cache
 def scenario(name: str, base: str = "opt-125m") -> Allocation:
-    """The matrix of SC1, SC2 or SC3: 50 clients of draw 0, the blocks of ``base``, the printed ratio and Lambda."""
+    """The matrix of SC1, SC2 or SC3: 50 clients of draw 0, the blocks of ``base``, the printed ratio and Lambda. It is
+    stored, because a search with a time limit need not end in the same matrix on another machine, and the runs of an
+    experiment have to share theirs."""
+    return Allocation.from_blocks(_stored_scenarios()[base][name], BLOCKS_OF.get(base, 12))
+
+
+@functools.cache
+def _stored_scenarios() -> dict[str, dict[str, list[list[int]]]]:
+    return read_json(Path(__file__).with_name("scenarios.json"))
+
+
+def solved_scenario(name: str, base: str = "opt-125m") -> Allocation:
+    """:func:`scenario` from the solver, as it was made."""
     model: str | ModelSpec = base
     if base == REAL:
         from zorba_core.runs.load import read_spec
