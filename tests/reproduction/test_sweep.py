@@ -147,10 +147,12 @@ def test_measured_runs_wait_for_the_trials_of_their_arm(tiny_opt_folder):
     assert roles == ["trial"] * 6
 
 
-def test_two_sweeps_of_one_folder_do_not_mix(done, tmp_path):
-    plan = done[0]
-    with sweeping._alone(tmp_path), pytest.raises(RunError, match="another process runs experiments in"):
+def test_an_experiment_has_one_sweep_at_a_time_and_two_experiments_have_two(done, tmp_path):
+    plan, folder, _ = done
+    with sweeping._alone(tmp_path / plan.name), pytest.raises(RunError, match="another process runs experiments in"):
         run_plan(plan, folder=tmp_path, scratch=tmp_path)
+    with sweeping._alone(tmp_path / "another"):
+        run_plan(plan, folder=folder, scratch=tmp_path, notice=pytest.fail)
 
 
 def test_a_table_that_is_missing_or_damaged_is_said_in_one_line(tmp_path):

@@ -99,6 +99,21 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
     return model_spec(source) if os.path.isdir(source) else hub_spec(source)
 
 
+_reused: dict[Any, tuple[Rows, dict[str, int]]] | None = None  # by task, tokenizer and seq_len
+
+
+@contextlib.contextmanager
+def rows_reused() -> Iterator[None]:
+    """Context manager: runs of this process that follow each other on one published task encode its training rows once.
+    Neither the rows nor the tokenizer may change meanwhile. For sweeps of short runs, where encoding is a third."""
+    global _reused
+    before, _reused = _reused, {}
+    try:
+        yield
+    finally:
+        _reused = before
+
+
 def federated_rows(
     task: Task,
     tokenizer: PreTrainedTokenizerBase,
@@ -151,6 +166,12 @@ def _train_rows(
 ) -> tuple[Rows | RowsOnDemand, dict[str, int]]:
     """The training rows, and how many lose the end of a text. Of a user's large table a sample is encoded and counted
     (``cuts_of`` rows), and the others when a batch is drawn."""
+    if _reused is not None and not isinstance(task.rows, TableRows):
+        key = task, tokenizer.name_or_path, settings.seq_len
+        if key not in _reused:
+            _reused.clear()  # the rows of a published task can take hundreds of megabytes
+            _reused[key] = encode_counted(task, frame, tokenizer, settings.seq_len)
+        return _reused[key]
     if not isinstance(task.rows, TableRows) or task.kind == "options" or len(frame) <= MOST_ENCODED:
         return encode_counted(task, frame, tokenizer, settings.seq_len)
     sample = frame.iloc[choose_rows(len(frame), _SAMPLE, settings.seed)]
