@@ -57,14 +57,17 @@ def _sent(name: str) -> Any:
 
 
 def _take() -> None:
-    """A release: the fields, unless they are older than a link or Back."""
+    """A release, or Back: the fields, unless they are older than a link or a file, or the address."""
     state = _sent("state")
     if not isinstance(state, dict) or state.get("origin") != origin():
         return
-    fields = {name: value for name, value in state["fields"].items() if name != "compared"}
-    store(Scenario.of_fields({**fields, "compared": stored().compared}))
     st.session_state[_REVISION] = int(state["revision"])
     st.session_state.pop(_MESSAGE, None)
+    if "address" in state:
+        put(scenarios.of_link(str(state["address"])))
+        return
+    fields = {name: value for name, value in state["fields"].items() if name != "compared"}
+    store(Scenario.of_fields({**fields, "compared": stored().compared}))
 
 
 def _take_file() -> None:
