@@ -19,7 +19,7 @@ class Explore {
     this.watch = new ResizeObserver(() => { this.scale = null; this.soon(); });
     this.watch.observe(root);
     this.heart = setInterval(() => this.beat(), 1000);
-    this.unheard = place?.onBack(() => { this.returning = true; clearTimeout(this.poll); }); // a question now would replace it
+    this.unheard = place?.onBack((address) => this.tell({ address }));
     this.listen();
   }
 
@@ -39,21 +39,15 @@ class Explore {
     this.data = data;
     if (data.origin !== origin) {
       if (!renewed) Object.assign(this, { fields: structuredClone(data.fields), was: structuredClone(data.fields), cell: null, curves: null, client: 0 });
-      Object.assign(this, { origin: data.origin, revision: data.revision, returning: false });
+      Object.assign(this, { origin: data.origin, revision: data.revision });
       if (renewed) this.commit();
     }
     if (!former) this.write("replaceState"); // of a damaged or an older link, or of none: no step that Back could return to
     else if (data.origin !== origin || String(data.compared) !== String(former.compared)) this.write("pushState");
-    if (data.revision === this.revision) this.answered();
+    if (data.revision === this.revision) this.sentAt = 0;
     clearTimeout(this.poll);
     if (data.waiting) this.poll = setTimeout(() => this.send("ask", ++this.asked), 250);
     this.soon();
-  }
-
-  answered() {
-    this.sentAt = 0;
-    if (this.returning && this.place.differs(this.query)) this.place.visit(); // Streamlit took a move and Back for one
-    this.returning = false;
   }
 
   fill({ choices, measured }) {
@@ -93,15 +87,19 @@ class Explore {
     clearTimeout(this.typing);
     if (JSON.stringify(this.fields) !== JSON.stringify(this.was)) this.past.push(this.was);
     this.was = structuredClone(this.fields);
-    Object.assign(this, { dirty: false, sentAt: performance.now(), revision: this.revision + 1, returning: false });
+    this.dirty = false;
     this.write("pushState");
-    this.send("state", { origin: this.origin, revision: this.revision, fields: this.was });
+    this.tell({ fields: this.was });
     this.soon();
   }
 
-  query = (before) => address_of(this.was, this.data.defaults, this.data.compared, before);
+  // The fields, or the address that Back and Forward went to: Streamlit tells the core of these too, but not always.
+  tell(what) {
+    Object.assign(this, { sentAt: performance.now(), revision: this.revision + 1 });
+    this.send("state", { origin: this.origin, revision: this.revision, ...what });
+  }
 
-  write(how) { this.place?.write(how, this.query); }
+  write(how) { this.place?.write(how, (before) => address_of(this.was, this.data.defaults, this.data.compared, before)); }
 
   change(changes) { this.move(changes); this.commit(); }
 
@@ -539,12 +537,13 @@ function render({ model, el }) {
 // What the page does with Streamlit's: the address, whether the server is there, and going to an address. Streamlit listens
 // to Back alone (popstate); on that it executes the page of the address anew, also in a session that it has just begun.
 const PLACE = {
-  differs: (query) => query(location.search) !== location.search.slice(1),
   write(how, query) {
-    if (this.differs(query)) history[how]({}, "", `${location.pathname}?${query(location.search)}`.replace(/\?$/, ""));
+    const before = location.search.slice(1), after = query(before);
+    if (after !== before) history[how]({}, "", location.pathname + (after && `?${after}`));
   },
   onBack(act) {
-    const listen = (event) => { if (event.isTrusted) act(); }; // not to the event of `visit`
+    const { pathname } = location;
+    const listen = (event) => { if (event.isTrusted && location.pathname === pathname) act(location.search.slice(1)); };
     addEventListener("popstate", listen);
     return () => removeEventListener("popstate", listen);
   },

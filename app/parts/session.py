@@ -12,7 +12,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.scenario import OF_LINKS, Scenario
 
-_SCENARIO, _PAGE, _ORIGIN = "scenario", "scenario_page", "scenario_origin"
+_SCENARIO, _PAGE, _ORIGIN, _WRITE = "scenario", "scenario_page", "scenario_origin", "scenario_write"
 
 
 def begin(page: str) -> Scenario:
@@ -23,6 +23,8 @@ def begin(page: str) -> Scenario:
     words = {name: st.query_params.get_all(name) for name in st.query_params}
     arrived = st.session_state.get(_PAGE) != page
     st.session_state[_PAGE] = page
+    if arrived or came_back:
+        st.session_state[_WRITE] = not came_back
     known = st.session_state.get(_SCENARIO)
     asked, linked = Scenario.of_query(words), not Scenario.model_fields.keys().isdisjoint(words)
     chosen = linked or page == "explore"  # without parameters: Explore's usual scenario, but no other on another page
@@ -55,10 +57,9 @@ def stored() -> Scenario:
 
 
 def end(scenario: Scenario) -> None:
-    """Write the address."""
-    words = scenario.query()
-    known = Scenario.model_fields.keys() | OF_LINKS
-    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
-    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in known}
-    if shown != {name: word if isinstance(word, list) else [word] for name, word in words.items()}:
-        st.query_params.from_dict({**others, **words})
+    """Write the address of a page that the user has come to, once: its scenario does not change. Never on Back, since a
+    new step would keep the user from going further back."""
+    if st.session_state.pop(_WRITE, False):
+        known = Scenario.model_fields.keys() | OF_LINKS
+        others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
+        st.query_params.from_dict({**others, **scenario.query()})

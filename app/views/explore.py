@@ -12,7 +12,7 @@ from app.explore.component import explore
 from app.parts import downloads, fleets, ui
 from app.parts.answers import after, data_of
 from app.parts.session import begin, origin, put, store, stored
-from app.scenario import Scenario
+from app.scenario import Scenario, of_link
 from zorba_core.errors import InvalidInputError
 
 KEY = "explore"
@@ -56,13 +56,16 @@ def _sent(name: str) -> Any:
 
 
 def _take() -> None:
-    """A release: the fields, unless they are older than a link or Back."""
+    """A release, or Back: the fields, unless they are older than a link or a file, or the address."""
     state = _sent("state")
     if not isinstance(state, dict) or state.get("origin") != origin():
         return
-    store(after(stored(), "state", state))
     st.session_state[_REVISION] = int(state["revision"])
     st.session_state.pop(_MESSAGE, None)
+    if "address" in state:
+        put(of_link(str(state["address"])))
+    else:
+        store(after(stored(), "state", state))
 
 
 def _take_event(event: str) -> None:
