@@ -99,7 +99,8 @@ def _check_kind(path: Path) -> None:
 def is_empty(value: Any) -> bool:
     """Whether a cell is empty: no text, only spaces, missing, or NaN, also written as a word."""
     if isinstance(value, str):
-        return value.strip().lower() in ("", "nan")
+        first = value[:1]  # most cells are texts, which their first character decides
+        return not first or ((first in "nN" or first.isspace()) and value.strip().lower() in ("", "nan"))
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
 
 
