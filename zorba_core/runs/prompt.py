@@ -26,6 +26,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.settings import Settings
+from zorba_core.runs.load import check_tokens
 
 FEW, MORE, FINALISTS = 32, 64, 3  # rows of all clients together, at first and for the best prompts
 _LEAST = 4  # rows of a client: fewer say little about a loss that is centred over them
@@ -124,6 +125,7 @@ def prompt_losses(
     losses = []
     for prompt in prompts:
         encoded = encode(replace(task, prompt=prompt, prompts=()), drawn, tokenizer, seq_len)
+        check_tokens(network, tokenizer, encoded)
         log_p_EC = label_log_probabilities(network, encoded)
         log_p_EC = log_p_EC - log_p_EC.mean(axis=0)
         log_p_EC = log_p_EC - np.logaddexp.reduce(log_p_EC, axis=1, keepdims=True)
