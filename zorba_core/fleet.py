@@ -439,6 +439,7 @@ def _check_share(what: str, value: float) -> None:
 
 # Reading a table of clients.
 
+_UNIT = re.compile(r"\s*(GiB|GB|MiB)\s*$", re.IGNORECASE)
 _NVIDIA_SMI, _MIB = "memory_total_mib", re.compile(r"\d+ MiB")
 _BARE_NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[\s,;]*\d[\d.\s,;]*")
 _NVIDIA_SMI_FAILED = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
@@ -499,10 +500,10 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
 
 
 def _gib(label: str, cell: object, column: str) -> float:
-    """The GiB of a cell, which may end with its column's unit, such as ``24564 MiB`` of ``nvidia-smi``."""
-    unit, in_mib = column.rpartition("_")[2], column == _NVIDIA_SMI
+    """The GiB of a cell; a unit in it, such as ``24564 MiB`` of ``nvidia-smi``, comes before its column's."""
+    in_mib, unit = column == _NVIDIA_SMI, _UNIT.search(str(cell))
     try:
-        value = float(re.sub(rf"\s*{unit}$", "", str(cell), flags=re.IGNORECASE)) * SIZE_COLUMNS[column]
+        value = float(_UNIT.sub("", str(cell))) * SIZE_COLUMNS[unit[1].lower() if unit else column]
     except (TypeError, ValueError, OverflowError):
         text = cell.strip() if isinstance(cell, str) else ""
         comma = re.fullmatch(r"\d+,\d+", text)

@@ -33,6 +33,8 @@ _SEPARATORS = (",", ";", "\t", "|")
 _MOST_BYTES = 2**30  # reading a text file takes about four times its size in memory
 _MANY_VALUES = 2_000  # different values of a column; the cells of one with fewer share their strings
 _MANY_WORDS = 4  # in a cell that is no name of a column
+_PACKED = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd", ".zip": "unzip"}
+_OTHER_SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
 Lines = Sequence[int] | np.ndarray  # of a table's rows
 csv.field_size_limit(2**30)  # the default refuses texts of more than 131,072 characters
 
@@ -54,7 +56,8 @@ def read_table(path: str | os.PathLike[str], encoding: str = "utf-8", sheet: str
     if path.is_dir():
         return _read_arrow_folder(path)
     if not path.is_file():
-        raise MissingDataError(f"data file {str(path)!r} does not exist; give a table: {', '.join(KINDS)}")
+        hub = "" if path.suffix else "; save a data set of the hub first: load_dataset(NAME).save_to_disk(FOLDER)"
+        raise MissingDataError(f"data file {str(path)!r} does not exist; give a table: {', '.join(KINDS)}{hub}")
     _check_kind(path)
     status = path.stat()
     if status.st_size > _MOST_BYTES:
@@ -92,6 +95,10 @@ def _read_once(path: Path, encoding: str, sheet: str | None, stamp: tuple[int, i
 
 def _check_kind(path: Path) -> None:
     kind = path.suffix.lower()
+    if kind in _PACKED:
+        raise InvalidInputError(f"{path}: a packed file; unpack it first: {_PACKED[kind]} {path.name}")
+    if kind in _OTHER_SHEETS:
+        raise InvalidInputError(f"{path}: a workbook of another format; save it as .xlsx or CSV")
     if kind not in KINDS:
         raise InvalidInputError(f"{path}: unknown kind {kind or '(no ending)'}; use one of {', '.join(KINDS)}")
 
@@ -99,7 +106,8 @@ def _check_kind(path: Path) -> None:
 def is_empty(value: Any) -> bool:
     """Whether a cell is empty: no text, only spaces, missing, or NaN, also written as a word."""
     if isinstance(value, str):
-        return value.strip().lower() in ("", "nan")
+        first = value[:1]  # most cells are texts, which their first character decides
+        return not first or ((first in "nN" or first.isspace()) and value.strip().lower() in ("", "nan"))
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
 
 

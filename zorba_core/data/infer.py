@@ -24,7 +24,18 @@ from zorba_core.data.labels import label_text, label_texts, with_labels
 from zorba_core.data.own_rows import read_rows
 from zorba_core.data.prompts import words_for
 from zorba_core.data.sources import describe_files, files_of
-from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, Table, TableRows, Task, read_task
+from zorba_core.data.task import (
+    CLIENT,
+    FIELD,
+    MAX_LABELS,
+    PLACE,
+    Overrides,
+    Table,
+    TableRows,
+    Task,
+    checked_table,
+    read_task,
+)
 from zorba_core.data.templates import TEMPLATES, prompts_of, read_templates
 from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
@@ -85,6 +96,7 @@ def task_for(
     overrides = overrides or Overrides()
     if isinstance(data, Task):
         return _changed(data, overrides)
+    data = checked_table(data)
     if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
         return _changed(read_task(data), overrides)
     rows = TableRows(data, test=overrides.test, sheet=overrides.sheet)
@@ -167,12 +179,13 @@ def infer_task(
         )
     try:
         target = _target(profiles, overrides)
+        column, prompt = target.column, given_prompt(overrides)
+        same_as_label = [] if target.is_written else _same_as_label(frame, profiles, column)
+        text = overrides.text or tuple(FIELD.findall(prompt or ""))
+        text = text or _texts(profiles, {column, overrides.client, *same_as_label})
     except InvalidInputError as error:
-        raise InvalidInputError(formulas(frame, frame.columns) or str(error)) from None
-    column, prompt = target.column, given_prompt(overrides)
-    same_as_label = [] if target.is_written else _same_as_label(frame, profiles, column)
-    text = overrides.text or tuple(FIELD.findall(prompt or ""))
-    text = text or _texts(profiles, {column, overrides.client, *same_as_label})
+        cause = _cause(frame, profiles)
+        raise InvalidInputError(formulas(frame, frame.columns) or f"{error}{cause and f'; {cause}'}") from None
     if empty := formulas(frame, (*text, column)):
         raise InvalidInputError(empty)
     _check_fields([name for name in (*text, *([column] if target.is_written else [])) if name in profiles], rows)
@@ -338,6 +351,22 @@ def _target(profiles: dict[str, _Profile], overrides: Overrides) -> _Target:
         )
     of_text = [column for column in classes if not profiles[column].number] or classes
     return _Target(of_text[-1], is_written=False, others=[name for name in classes if name != of_text[-1]])
+
+
+def _cause(frame: pd.DataFrame, profiles: dict[str, _Profile]) -> str:
+    """What the rows show of why no column of text or label is among them; empty if nothing."""
+    if len(sheets := frame.attrs.get("sheets", ())) > 1:
+        return f"this is the sheet {sheets[0]}; others are {name_some(sheets[1:], 4)} (--sheet)"
+    if nested := [column for column, profile in profiles.items() if profile.rows and not profile.text]:
+        return (
+            f"lists or objects are in {name_some(nested, 4)}: make a column of each part (pandas.json_normalize), and "
+            "one text of a list of words"
+        )
+    if len(profiles) > 1 and {*profiles} == {*frame.attrs.get("partial", {})}:
+        return "the files have no column in common: give all the same header, or write one table with text and label"
+    if len(profiles) == 1:
+        return "it is the only column: write the names of the columns, such as text,label, above rows that have both"
+    return ""
 
 
 def _looks_measured(column: str, profile: _Profile) -> InvalidInputError:

@@ -36,7 +36,10 @@ def label_texts(frame: pd.DataFrame, column: str) -> list[str]:
     """
     cure = "give each row one label as a text or a number, or name another column"
     values = values_of(frame, column, "one label", cure)
-    return ["" if is_empty(value) else label_text(value) for value in values]
+    if len({*map(type, values)}) > 1:  # 1 and True are equal, and different labels
+        return ["" if is_empty(value) else label_text(value) for value in values]
+    text_of = {value: "" if is_empty(value) else label_text(value) for value in {*values}}
+    return [text_of[value] for value in values]
 
 
 def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[str, ...]]:

@@ -19,11 +19,11 @@ import pyarrow.compute
 
 from zorba_core.data.cells import as_spelled, check_columns, look_of, refuse_rows, refuse_without_text, texts_of
 from zorba_core.data.conversations import with_questions
-from zorba_core.data.labels import label_numbers
+from zorba_core.data.labels import label_numbers, label_text
 from zorba_core.data.sources import Files, files_of, stamps_of, stamps_of_files
 from zorba_core.data.split import held_out
-from zorba_core.data.task import CLIENT, PLACE, Table, TableRows, Task
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.data.task import CLIENT, PLACE, Table, TableRows, Task, checked_table
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.tables import is_empty, place, plain_values, read_table
 
 Texts = str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | pd.DataFrame
@@ -64,7 +64,15 @@ def _alike(*what: Any) -> list[Task]:
 
 @functools.lru_cache(maxsize=4)
 def _prepared(task: Task, rows: TableRows, which: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
-    return prepared(task, rows, read_rows(rows, which))
+    frame = read_rows(rows, which)
+    if which == "test" and rows.label and rows.label not in as_spelled(frame, [rows.label]):
+        files = files_of(rows, "test")
+        where = "the test rows" if files is None else name_some([os.path.basename(file) for file in files.files], 3)
+        raise InvalidInputError(
+            f"{where}: no column {in_short(rows.label)} to test on; give rows with labels (--test FILE), or the "
+            "training file alone (--data FILE), of which a part is then tested"
+        )
+    return prepared(task, rows, frame)
 
 
 @functools.lru_cache(maxsize=2)
@@ -88,9 +96,21 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
             "these rows were a table in memory, which is not saved with a run: give them again (data=, or --data FILE)"
         )
     if isinstance(given, pd.DataFrame):
-        frame = pd.DataFrame({str(name): plain_values(cells) for name, cells in given.items()}, dtype=object)
+        frame = _plain_frame(given)
         return with_questions(frame.assign(**{PLACE: _places("row ", pd.RangeIndex(1, len(frame) + 1))}))
     return _read_files(given, rows.encoding, rows.sheet, stamps_of_files(given.files)).copy(deep=False)
+
+
+def _plain_frame(given: pd.DataFrame) -> pd.DataFrame:
+    """A user's DataFrame with texts as names of columns; levels of the index that have a name are columns too."""
+    levels = [name for name in given.index.names if name is not None and name not in given.columns]
+    whole = given.reset_index(levels) if levels else given
+    names = [" ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name) for name in whole.columns]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidInputError(f"rows in memory: two columns are called {in_short(twice[0])}; give each its own name")
+    columns = {name: plain_values(whole.iloc[:, place]) for place, name in enumerate(names)}
+    return pd.DataFrame(columns, dtype=object)
 
 
 @functools.lru_cache(maxsize=2)
@@ -167,7 +187,7 @@ def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
         columns["label"] = label_numbers(task, rows, frame)
     if rows.client:
         refuse_rows(frame, [is_empty(value) for value in frame[rows.client]], f"no client in {rows.client}")
-        columns[CLIENT] = [str(value).strip() for value in frame[rows.client]]
+        columns[CLIENT] = [label_text(value) for value in frame[rows.client]]
     elif CLIENT in frame:
         columns[CLIENT] = frame[CLIENT].tolist()
     # As objects, the cells of all tables share their strings; pandas' own type of text would copy them.
@@ -182,7 +202,12 @@ def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
         InvalidInputError: a column is missing, or a row has no text; names file and line if rows are from a file.
     """
     if not isinstance(texts, TableRows):
-        if not isinstance(texts, pd.DataFrame):
+        is_table = hasattr(texts, "to_pandas") or (
+            isinstance(texts, Mapping) and any(isinstance(value, list | tuple) for value in texts.values())
+        )
+        if is_table:
+            texts = checked_table(texts)
+        elif not isinstance(texts, pd.DataFrame):
             items = [texts] if isinstance(texts, str | Mapping) else texts
             texts = pd.DataFrame([_row_of(task, item) for item in items])
         if texts.empty:

@@ -26,16 +26,17 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 
-from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short, name_some
 from zorba_core.registry import Registry
 from zorba_core.tables import text_of_file
 
@@ -51,16 +52,45 @@ _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
 def checked_table(table: Any) -> Any:
-    """A path or a DataFrame, as it is.
+    """A path or a DataFrame, as it is; a DataFrame of a table with ``to_pandas`` (of ``datasets``, pyarrow or polars),
+    of mappings, or of a list for each column.
 
     Raises:
-        InvalidInputError: a table of another form.
+        InvalidInputError: the address of a page, the splits of a data set, or a table of another form.
     """
+    if isinstance(table, str) and "://" in table:
+        raise InvalidInputError(f"{table} is an address; download the file and give its path")
     if table is None or isinstance(table, str | os.PathLike | pd.DataFrame):
         return table
+    if isinstance(table, Mapping) and any(hasattr(part, "to_pandas") for part in table.values()):
+        raise InvalidInputError(
+            f"rows in memory are the splits {name_some([*table])} of a data set; give one of them, and the rows to "
+            "test on as test, or save them with save_to_disk(FOLDER) and give the folder"
+        )
+    if hasattr(table, "to_pandas"):
+        return _with_names(table.to_pandas(), getattr(table, "features", None) or {})
+    if isinstance(table, Mapping) and all(isinstance(part, list | tuple | np.ndarray) for part in table.values()):
+        lengths = {name: len(part) for name, part in table.items()}
+        if len({*lengths.values()}) > 1:
+            raise InvalidInputError(f"rows in memory have columns of different lengths: {lengths}")
+        return pd.DataFrame(table)
+    if isinstance(table, Iterable) and not isinstance(table, Mapping | bytes | pd.Series | np.ndarray):
+        rows = list(table)
+        if rows and all(isinstance(row, Mapping) for row in rows):
+            return pd.DataFrame(rows)
     kind = f"{type(table).__module__}.{type(table).__name__}".removeprefix("builtins.")
-    cure = "its method to_pandas() makes one" if hasattr(table, "to_pandas") else "pandas.DataFrame(rows) makes one"
-    raise InvalidInputError(f"rows in memory are a {kind} in place of a pandas DataFrame; {cure}")
+    raise InvalidInputError(
+        f"rows in memory are a {kind} in place of a pandas DataFrame; pandas.DataFrame(rows) makes one, with a column "
+        "of text and one of the label or the answer"
+    )
+
+
+def _with_names(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
+    """The frame with the names of labels that ``datasets`` stores as numbers; -1 means no label."""
+    for column, feature in features.items():
+        if names := getattr(feature, "names", None):
+            frame[column] = pd.Categorical.from_codes(frame[column].fillna(-1).astype(int), names)
+    return frame
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)

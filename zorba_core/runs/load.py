@@ -31,7 +31,7 @@ from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, max_pos
 from zorba_core.vram import ModelSpec, model_spec
 
 MOST_THREADS = 4  # by default
-MOST_ENCODED, _SAMPLE = 50_000, 2_000  # of a user's rows; rows that are encoded of a larger table
+MOST_ENCODED, SAMPLE = 50_000, 2_000  # of a user's rows; rows that are encoded of a larger table
 LONG, LONG_BATCH = 64, 4  # with rows of more than 64 tokens, a large model takes 4 rows of each client a round
 
 
@@ -129,7 +129,7 @@ def federated_rows(
         alpha, division: see :func:`zorba_core.data.divide.divide`.
     """
     frame = load(task)
-    train, cuts = _train_rows(task, frame, tokenizer, settings)
+    train, cuts = train_rows(task, frame, tokenizer, settings)
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, described = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
@@ -161,20 +161,21 @@ def _repeated_rows(task: Task, train: pd.DataFrame, settings: Settings) -> dict[
     return {"evaluation_rows_in_train": count} if count else {}
 
 
-def _train_rows(
-    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: Settings
+def train_rows(
+    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: Settings, most: int | None = None
 ) -> tuple[Rows | RowsOnDemand, dict[str, int]]:
-    """The training rows, and how many lose the end of a text. Of a user's large table a sample is encoded and counted
-    (``cuts_of`` rows), and the others when a batch is drawn."""
+    """The training rows, and how many lose the end of a text. Of a user's table with more than ``most`` rows (default:
+    :data:`MOST_ENCODED`) a sample is encoded and counted (``cuts_of`` rows), and the others when a batch is drawn."""
     if _reused is not None and not isinstance(task.rows, TableRows):
         key = task, tokenizer.name_or_path, settings.seq_len
         if key not in _reused:
             _reused.clear()  # the rows of a published task can take hundreds of megabytes
             _reused[key] = encode_counted(task, frame, tokenizer, settings.seq_len)
         return _reused[key]
-    if not isinstance(task.rows, TableRows) or task.kind == "options" or len(frame) <= MOST_ENCODED:
+    most = MOST_ENCODED if most is None else most
+    if not isinstance(task.rows, TableRows) or task.kind == "options" or len(frame) <= most:
         return encode_counted(task, frame, tokenizer, settings.seq_len)
-    sample = frame.iloc[choose_rows(len(frame), _SAMPLE, settings.seed)]
+    sample = frame.iloc[choose_rows(len(frame), SAMPLE, settings.seed)]
     cuts = encode_counted(task, sample, tokenizer, settings.seq_len)[1]
     return RowsOnDemand.of(task, frame, tokenizer, settings.seq_len), {**cuts, "cuts_of": len(sample)}
 
@@ -189,6 +190,8 @@ def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Ex
         InvalidInputError: the embeddings or the head have no row for a token; the message names model and token.
     """
     rows = min(network.vocabulary_size, len(cast(nn.Embedding, network.model.get_input_embeddings()).weight))
+    if max(tokenizer.get_vocab().values()) < rows:
+        return
     largest = max(
         max(map(int, part), default=-1) if isinstance(part, Sequence) else part.largest_token for part in parts
     )

@@ -29,7 +29,7 @@ from zorba_core.checked import Checked, OneOf
 from zorba_core.data.divide import DIRICHLET, DIVISIONS, division_of, named_clients
 from zorba_core.data.infer import listed, task_for
 from zorba_core.data.load import missing
-from zorba_core.data.task import TASKS, Overrides, Task, get_task, table_of, task_from
+from zorba_core.data.task import TASKS, Overrides, Task, checked_table, get_task, table_of, task_from
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import LARGE_CLIENTS, Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
@@ -114,6 +114,11 @@ class TrainRequest(Checked, frozen=True):
         if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
             raise ValueError("it must be Unicode text")
         return value
+
+    @field_validator("data", "test", mode="before")
+    @classmethod
+    def _check_table(cls, table: Any) -> Any:
+        return table if isinstance(table, Task) else checked_table(table)
 
     @field_validator("model", mode="before")
     @classmethod
