@@ -10,7 +10,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
 from zorba_core.installed import artifacts
 
-FILE = artifacts() / "claims.json"
+FILE, ADVICE = artifacts() / "claims.json", artifacts() / "experiments" / "advice.json"
 COLUMNS = ("id", "where", "says", "measured", "verdict", "note", "decided_by")
 # By the claim's id, the result in plain words.
 SENTENCES = {
@@ -36,6 +36,7 @@ def page() -> None:
     by_id = {claim["id"]: claim for claim in claims}
     message = [f"- {text} :gray[({by_id[name]['verdict']})]" for name, text in SENTENCES.items() if name in by_id]
     st.markdown("\n".join(message))
+    _advice()
     _totals(pd.DataFrame(claims))
     frame = _filtered(pd.DataFrame(claims))
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one for details.")
@@ -72,6 +73,14 @@ def _claims(changed_ns: int) -> list[dict[str, str]]:
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError(f"{FILE}: not a file of claims ({error}); make it again with: make claims") from None
     return sorted(claims, key=lambda claim: claim["verdict"] != "contradicted")
+
+
+def _advice() -> None:
+    """What to run, in the sentences that ``make claims`` writes from the tables."""
+    if ADVICE.is_file():
+        with st.expander("What should I run?", expanded=True):
+            st.markdown("\n".join(f"- {sentence}" for sentence in read_json(ADVICE)))
+            st.caption("Numbers with 95 % intervals, over seeds. Nats are units of loss.")
 
 
 def _totals(claims: pd.DataFrame) -> None:

@@ -4,6 +4,7 @@ It runs in the checkout."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 import typer
 
 from notebooks.reproduction.plans import plans
-from notebooks.reproduction.sweep import FOLDER, Plan, missing, read_table, run_plan
+from notebooks.reproduction.sweep import FOLDER, BusyError, Plan, missing, read_table, run_plan
 from zorba_core.cli import run
 from zorba_core.cli.options import JSON_OPTION, add_command, emit
 from zorba_core.errors import InvalidInputError
@@ -33,7 +34,7 @@ def reproduce(
 ) -> None:
     """Make the missing runs of the experiments, one after the other, and add each to its table in
     artifacts/experiments. Finished runs are skipped, an interrupted one resumes. Ctrl-C ends with status 1; the same
-    command then continues.
+    command then continues. An experiment that another process is making is left to it.
 
     The name "claims" decides every claim of the paper from mathematics and these tables, and writes
     artifacts/claims.json and the table of artifacts/report/README.md.
@@ -62,10 +63,10 @@ def _reproduced(
     """Make the missing runs of an experiment, unless ``listing``, and describe its table."""
     if base is not None:
         plan = replace(plan, cells=tuple(cell for cell in plan.cells if cell.base == base))
-    if listing:
-        table = read_table(plan.name, folder, missing_ok=True)
-    else:
-        table = run_plan(plan, folder=folder, scratch=folder / "work", most=most, until=until)
+    if not listing:
+        with contextlib.suppress(BusyError):
+            run_plan(plan, folder=folder, scratch=folder / "work", most=most, until=until)
+    table = read_table(plan.name, folder, missing_ok=True)
     by_run = table.drop_duplicates("config_sha256")
     return {
         "experiment": plan.name,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from notebooks.reproduction.matrices import family
-from notebooks.reproduction.readings import Reading, by_cost, by_loss, runs
+from notebooks.reproduction.readings import Reading, by_cost, by_loss, lowest_lambda, runs
 
 FILE = Path("artifacts/experiments/advice.json")
 TITLE = "## What should I run?"
@@ -21,86 +20,79 @@ def sentences(checkout: Path) -> list[str]:
 
 
 def _allocation(checkout: Path) -> str:
-    """The even allocation against that of the lowest Lambda among those of one total."""
-    table = runs(checkout, "allocations")
-    lowest = min(family().members, key=lambda each: each.allocation().bias_lambda).name
-    readings = by_loss(table, lowest, "even") or by_loss(table, "exact", "even")
-    said = "an allocation of the lowest Λ ends"
+    """The allocation of the lowest Lambda of one total against the even one."""
+    said = "at one total of blocks the lowest Λ ends {size} it {interval}"
     return _said(
-        readings,
+        lowest_lambda(checkout),
         {
-            1: f"For any fleet, spread the blocks evenly (`balanced`): {said} {{number}} nats above it",
-            -1: "Take the allocation of the lowest Λ: it ends {number} nats from the even one",
-            0: f"Spread the blocks evenly (`balanced`) or take the lowest Λ: {said} {{number}} nats from the even one",
-            None: f"Spread the blocks evenly (`balanced`) until more is known: {said} {{number}} nats from it",
+            1: f"For any fleet, spread the blocks evenly (`balanced`): {said}",
+            -1: f"Take the allocation of the lowest Λ, not the even one: {said}",
+            0: f"Spread the blocks evenly (`balanced`); the lowest Λ gains nothing that matters: {said}",
+            None: f"Spread the blocks evenly (`balanced`) until more is known: {said}",
         },
         "Which allocation trains best at one total of blocks is not measured.",
     )
 
 
 def _fewer(checkout: Path) -> str:
-    readings = by_loss(runs(checkout, "shares"), "a third", "all blocks")
-    said = "a third of them ends {number} nats from all blocks"
+    said = "a third of them ends {size} all {interval}"
     return _said(
-        readings,
+        by_loss(runs(checkout, "shares"), "a third", "all blocks"),
         {
             1: f"Train all blocks where computation allows: {said}",
             -1: f"Train a third of the blocks: {said}",
             0: f"Train fewer blocks where computation is short: {said}",
-            None: f"Train all blocks where computation allows; whether fewer are worse is open: {said}",
+            None: f"Train all blocks where computation allows, though this is open: {said}",
         },
         "Whether fewer blocks train worse is not measured.",
     )
 
 
 def _which(checkout: Path) -> str:
-    readings = by_loss(runs(checkout, "shares"), "first", "a third")
-    said = "the same four blocks on all clients end {number} nats from four that cover all"
+    said = "the same four end {size} four that cover all {interval}"
     return _said(
-        readings,
+        by_loss(runs(checkout, "shares"), "first", "a third"),
         {
             1: f"If clients hold few blocks, let them cover all: {said}",
-            -1: f"If clients hold few blocks, give all of them the same ones: {said}",
+            -1: f"If clients hold few blocks, let them hold the same: {said}",
             0: f"If clients hold few blocks, which ones matters little: {said}",
-            None: f"If clients hold few blocks, whether they share them is open: {said}",
+            None: f"Whether clients with few blocks should share them is open: {said}",
         },
         "Whether clients should share their blocks is not measured.",
     )
 
 
 def _decomfl(checkout: Path) -> str:
-    readings = by_cost(runs(checkout, "methods"), "zorba", "decomfl-10")
-    said = "ZorBA with half of the blocks needs {number} times its rounds"
+    said = "ZorBA needs {size} its rounds {interval}"
     return _said(
-        readings,
+        by_cost(runs(checkout, "methods"), "zorba", "decomfl-10"),
         {
             1: f"If every client can train all blocks, use DeComFL with ten directions: {said}",
             -1: f"Use ZorBA rather than DeComFL with ten directions: {said}",
             0: f"ZorBA and DeComFL with ten directions are alike: {said}",
-            None: f"Between ZorBA and DeComFL with ten directions the choice is open: {said}",
+            None: f"ZorBA or DeComFL with ten directions is open: {said}",
         },
         "ZorBA against DeComFL with ten directions is not measured.",
     )
 
 
 def _fedit(checkout: Path) -> str:
-    readings = by_cost(runs(checkout, "methods"), "zorba", "fedit")
-    said = "ZorBA needs {number} times its rounds"
+    said = "ZorBA needs {size} its rounds {interval}"
     return _said(
-        readings,
+        by_cost(runs(checkout, "methods"), "zorba", "fedit"),
         {
-            1: f"Use FedIT if clients can compute gradients and send models: {said}",
+            1: f"Use FedIT if clients can compute gradients: {said}",
             -1: f"Use ZorBA even if clients can compute gradients: {said}",
             0: f"FedIT gains no rounds: {said}",
-            None: f"Use FedIT if clients can compute gradients and send models; its lead is open: {said}",
+            None: f"Use FedIT if clients can compute gradients, though its lead is open: {said}",
         },
         "ZorBA against FedIT is not measured.",
     )
 
 
 def _said(readings: list[Reading], wordings: dict[int | None, str], unmeasured: str) -> str:
-    """The sentence of the first reading that decides, else of the first, with its number, cell and seeds."""
+    """The sentence of the first reading that decides, else of the first."""
     if not readings:
         return unmeasured
     reading = next((each for each in readings if each.sign is not None), readings[0])
-    return f"{wordings[reading.sign].format(number=reading)}."
+    return f"{wordings[reading.sign].format(size=reading.size, interval=reading.interval)}."

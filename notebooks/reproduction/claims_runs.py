@@ -19,12 +19,14 @@ from notebooks.reproduction.claims_theory import dropped_update, printed_step
 from notebooks.reproduction.frames import groups, where
 from notebooks.reproduction.matrices import family
 from notebooks.reproduction.outcome import Decision, Verdict, claim
-from notebooks.reproduction.plans import MARGIN, plans
+from notebooks.reproduction.plans import MARGIN
 from notebooks.reproduction.readings import (
     FEWEST_SEEDS,
     Reading,
+    all_runs,
     by_cost,
     by_loss,
+    lowest_lambda,
     needed,
     placebo_cells,
     runs,
@@ -76,8 +78,7 @@ def faster(checkout: Path, other: str = "decomfl", cost: str = "round", wanted: 
 def placebo(checkout: Path) -> Decision:
     """95 % intervals of the late loss of each placebo minus that of the arm that it repeats, one for each cell with at
     least three seeds. Binomial test that 95 % of them contain 0."""
-    kinds = dict.fromkeys(name.partition("-")[0] for name in plans())
-    cells = placebo_cells([runs(checkout, kind) for kind in kinds])
+    cells = placebo_cells(all_runs(checkout))
     if len(cells) < 3:
         raise MissingDataError(COMMAND)
     inside = sum(cell.low <= 0 <= cell.high for cell in cells)
@@ -134,6 +135,12 @@ def covering(checkout: Path) -> Decision:
     verdict, text, *notes = _decided(every, 1, "late loss, the same four (last) minus covering")
     means = "; ".join(f"{arm} {each}" for arm, cells in readings.items() for each in cells)
     return verdict, text, f"{means}. {notes[0].partition('What would')[1]}{notes[0].partition('What would')[2]}".strip()
+
+
+@claim("lambda/lowest", "(P1)", "The allocation of the lowest Lambda trains best.")
+def lowest_is_best(checkout: Path) -> Decision:
+    """Against the even one of the same total, at one rate."""
+    return _decided(needed(lowest_lambda(checkout), "allocations"), -1, "late loss, lowest Lambda minus even")
 
 
 @claim("lambda/ranks", "Remark 1", "What controls convergence is Lambda, not the total of blocks.")
@@ -201,14 +208,15 @@ def pairs_apart(checkout: Path, pairs: str = "same_lambda", wanted: int = 0) -> 
     if len(means) < FEWEST_SEEDS:
         raise MissingDataError(f"{COMMAND} allocations-sst2")
     mean = st.mean_interval(means)
-    floors = [abs(cell.value) for cell in placebo_cells([table])]
+    floors = [abs(cell.value) for cell in placebo_cells(table)]
     reading = Reading("pairs", mean, _pair_sign(mean, max(floors, default=0.0)))
     verdict = Verdict.UNDECIDED
     if reading.sign is not None:
         verdict = Verdict.IN_SHAPE if reading.sign == wanted else Verdict.NOT_SEEN
     seeds = max(int(each["count"].max()) for each in cells.values() if len(each))
     which = "lower minus higher Lambda" if pairs == "same_v" else "lower minus higher V"
-    text = f"late loss, {which}: {reading.number()[:-1]}; {mean.count} pairs, {seeds} seeds)"
+    interval = f"{mean.low:+.3f} to {mean.high:+.3f}; {mean.count} pairs, {seeds} seeds"
+    text = f"late loss, {which}: {mean.value:+.3f} ({interval})"
     listed = ", ".join(f"{low} {float(np.mean(each['value'])):+.3f}" for (low, _), each in cells.items() if len(each))
     return verdict, "; ".join(filter(None, [text, reading.conclusion])), f"By pair: {listed}."
 

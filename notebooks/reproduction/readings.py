@@ -19,7 +19,8 @@ import pandas as pd
 
 from notebooks.reproduction import statistics as st
 from notebooks.reproduction.frames import groups, where
-from notebooks.reproduction.plans import MARGIN, RATIO, TARGET, of_kind
+from notebooks.reproduction.matrices import family
+from notebooks.reproduction.plans import MARGIN, RATIO, TARGET, of_kind, plans
 from notebooks.reproduction.sweep import COMMAND, FOLDER, read_table
 from zorba_core.errors import MissingDataError
 
@@ -57,20 +58,37 @@ class Reading:
             return max(high, 1 / low if low > 0 else math.inf)
         return max(abs(low), abs(high))
 
-    def number(self, form: str | None = None) -> str:
-        """``+0.012 (-0.003 to +0.027)``; ``above 2.10`` if an arm never reaches the target."""
-        value, low, high = self.mean[:3]
-        form = form or (".2f" if self.is_ratio else "+.3f")
-        if self.is_ratio and not math.isfinite(value):
-            return f"above {low:{form}}"
-        if self.is_ratio and value == 0:
-            return f"below {high:{form}}"
-        return f"{value:{form}} ({low:{form}} to {high:{form}})"
-
     def __str__(self) -> str:
-        value = self.number()
-        place = f"{self.cell}, {self.mean.count} seeds"
-        return f"{value[:-1]}, {place})" if value.endswith(")") else f"{value} ({place})"
+        """``+0.012 (-0.003 to +0.027, opt-mini on sst2, 24 seeds)``, or ``above 2.10 (...)``."""
+        value, low, high = self.mean[:3]
+        form = ".2f" if self.is_ratio else "+.3f"
+        if self.is_ratio and not math.isfinite(value):
+            return f"above {low:{form}} ({self.place})"
+        if self.is_ratio and value == 0:
+            return f"below {high:{form}} ({self.place})"
+        return f"{value:{form}} ({low:{form}} to {high:{form}}, {self.place})"
+
+    @property
+    def place(self) -> str:
+        return f"{self.cell}, {self.mean.count} seeds"
+
+    @property
+    def size(self) -> str:
+        """``0.012 nats above`` or ``2.10 times``."""
+        value, low, high = self.mean[:3]
+        if not self.is_ratio:
+            return f"{abs(value):.3f} nats {'above' if value >= 0 else 'below'}"
+        if not math.isfinite(value):
+            return f"more than {low:.2f} times"
+        return f"{value:.2f} times" if value else f"less than {high:.2f} times"
+
+    @property
+    def interval(self) -> str:
+        """``(-0.003 to +0.027; opt-mini on sst2, 24 seeds)``."""
+        _, low, high, _ = self.mean
+        form = ".2f" if self.is_ratio else "+.3f"
+        bounded = math.isfinite(low) and math.isfinite(high)
+        return f"({low:{form}} to {high:{form}}; {self.place})" if bounded else f"({self.place})"
 
     @property
     def conclusion(self) -> str:
@@ -192,6 +210,13 @@ def _reading(
     return Reading(label, mean, sign, is_ratio, more, more * seconds / 3600)
 
 
+def lowest_lambda(checkout: Path) -> list[Reading]:
+    """The allocation of the lowest Lambda, of those with one total, against the even one."""
+    table = runs(checkout, "allocations")
+    lowest = min(family().members, key=lambda each: each.allocation().bias_lambda).name
+    return by_loss(table, lowest, "even") or by_loss(table, "exact", "even")
+
+
 def needed(readings: list[Reading], kind: str) -> list[Reading]:
     """The readings.
 
@@ -203,11 +228,17 @@ def needed(readings: list[Reading], kind: str) -> list[Reading]:
     return readings
 
 
-def placebo_cells(tables: list[pd.DataFrame]) -> list[Any]:
+def all_runs(checkout: Path) -> pd.DataFrame:
+    """The rows of every kind of experiment, each once."""
+    kinds = dict.fromkeys(name.partition("-")[0] for name in plans())
+    tables = pd.concat([runs(checkout, kind) for kind in kinds], ignore_index=True)
+    return tables.drop_duplicates(["config_sha256", "round", "arm"])
+
+
+def placebo_cells(table: pd.DataFrame) -> list[Any]:
     """The mean difference of late loss between each placebo and its original, for each cell with enough seeds."""
     cells = []
-    for table in tables:
-        for _, rows in groups(st.placebo_differences(table), "placebo_of"):
-            each = st.by_cell(rows)
-            cells += list(where(each, each["count"] >= FEWEST_SEEDS).itertuples())
+    for _, rows in groups(st.placebo_differences(table), "placebo_of"):
+        each = st.by_cell(rows)
+        cells += list(where(each, each["count"] >= FEWEST_SEEDS).itertuples())
     return cells

@@ -82,6 +82,10 @@ COLUMNS: Mapping[str, str] = {
 }
 
 
+class BusyError(RunError):
+    """Another process sweeps the experiment."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """One side of a comparison within a cell: runs that differ only in their seed."""
@@ -158,7 +162,8 @@ def run_plan(
         until: no run begins after this time, in seconds of ``time.time()``.
 
     Raises:
-        RunError: Ctrl-C, after the current round; or another process sweeps this experiment.
+        RunError: Ctrl-C, after the current round.
+        BusyError: another process sweeps this experiment.
         InvalidInputError, MissingDataError: a run cannot be made here.
     """
     from zorba_core.runs.load import rows_reused
@@ -459,12 +464,12 @@ def _alone(scratch: Path) -> Iterator[None]:
     """Context manager: lock ``scratch`` against other sweeps.
 
     Raises:
-        RunError: another process has the lock.
+        BusyError: another process has the lock.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     with open(scratch / ".lock", "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(f"another process runs experiments in {scratch}; wait for it, or stop it") from None
+            raise BusyError(f"another process runs experiments in {scratch}; wait for it, or stop it") from None
         yield
