@@ -47,9 +47,11 @@ def dashboard_module(name: str) -> ModuleType:
     """
     folder = dashboard().parent
     if "app" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("app", folder / "__init__.py")
-        sys.modules["app"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["app"])
+        sys.path.insert(0, str(folder.parent))  # before the user's folder, which may have an app too
+        try:
+            importlib.import_module(folder.name)  # zorba_app then answers to the name app
+        finally:
+            sys.path.remove(str(folder.parent))
     elif (other := getattr(sys.modules["app"], "__file__", None)) != str(folder / "__init__.py"):
         raise MissingDataError(f"the dashboard is a package called app, but {other} has this name: give it another")
     return importlib.import_module(f"app.{name}")
