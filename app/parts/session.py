@@ -12,23 +12,19 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.scenario import OF_LINKS, Scenario
 
-_SCENARIO, _PAGE, _ORIGIN, _WRITE = "scenario", "scenario_page", "scenario_origin", "scenario_write"
+_SCENARIO, _PAGE, _ORIGIN = "scenario", "scenario_page", "scenario_origin"
 
 
 def begin(page: str) -> Scenario:
     """The scenario at the start of a run of ``page``: that of the address on a first visit, for a link, and on Back and
     Forward; else that of the session, which can have more than an address holds."""
-    context = get_script_run_ctx()
-    came_back = context is not None and context.is_history_navigation
     words = {name: st.query_params.get_all(name) for name in st.query_params}
     arrived = st.session_state.get(_PAGE) != page
     st.session_state[_PAGE] = page
-    if arrived or came_back:
-        st.session_state[_WRITE] = not came_back
     known = st.session_state.get(_SCENARIO)
     asked, linked = Scenario.of_query(words), not Scenario.model_fields.keys().isdisjoint(words)
     chosen = linked or page == "explore"  # without parameters: Explore's usual scenario, but no other on another page
-    if known is None or (chosen and (came_back or (arrived and linked)) and asked.query() != known.query()):
+    if known is None or (chosen and (_came_back() or (arrived and linked)) and asked.query() != known.query()):
         put(asked)
     elif arrived:
         put(known)
@@ -56,10 +52,17 @@ def stored() -> Scenario:
     return st.session_state[_SCENARIO]
 
 
+def _came_back() -> bool:
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
+
+
 def end(scenario: Scenario) -> None:
-    """Write the address of a page that the user has come to, once: its scenario does not change. Never on Back, since a
-    new step would keep the user from going further back."""
-    if st.session_state.pop(_WRITE, False):
-        known = Scenario.model_fields.keys() | OF_LINKS
-        others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
-        st.query_params.from_dict({**others, **scenario.query()})
+    """Write the address, for a page whose scenario does not change. Not on Back: a new step would end the way back."""
+    words = scenario.query()
+    known = Scenario.model_fields.keys() | OF_LINKS
+    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
+    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in known}
+    asked = {name: word if isinstance(word, list) else [word] for name, word in words.items()}
+    if shown != asked and not _came_back():
+        st.query_params.from_dict({**others, **words})
