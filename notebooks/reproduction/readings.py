@@ -100,7 +100,7 @@ class Reading:
     @property
     def wanted(self) -> str:
         """What would decide it."""
-        return f"{self.cell}: {self.more_seeds} more seeds, about {self.more_hours:.1f} core-hours"
+        return f"{self.cell}: {self.more_seeds} more seeds, about {self.more_hours:.1f} hours as these ran"
 
 
 def runs(checkout: Path, kind: str) -> pd.DataFrame:
