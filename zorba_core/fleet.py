@@ -387,10 +387,7 @@ class Fleet:
 
     def explore(self) -> Any:
         """In a notebook: the page Explore with this fleet. Drag its point, paint its bars, choose a method; ``fleet``,
-        ``total`` and ``solution`` of the result are then those on the screen::
-
-            view = fleet.explore()
-            view  # in another cell, after a drag: view.solution
+        ``total`` and ``solution`` of the result are then those on the screen.
 
         Raises:
             MissingDataError: the packages of the extra ``notebooks`` are not installed.
