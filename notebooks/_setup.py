@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import plotly.io as pio
 
+from zorba_core.files import read_json
 from zorba_core.installed import artifacts
 from zorba_core.plots.pictures import kaleido_options
 
@@ -47,3 +48,9 @@ def experiment(name: str) -> pd.DataFrame:
 def stored(place: str) -> Path:
     """A file or folder of the project's stored results."""
     return artifacts() / place
+
+
+def claims(*names: str) -> pd.DataFrame:
+    """These claims as they are stored: what the paper says, what was measured, and the verdict."""
+    rows = {row["id"]: row for row in read_json(stored("claims.json"))}
+    return pd.DataFrame([rows[name] for name in names]).set_index("id")[["says", "measured", "verdict"]]

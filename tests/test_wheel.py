@@ -160,6 +160,6 @@ def test_copied_walkthroughs_run_with_the_stored_results(said, place, variables)
     assert len(json.loads(said["notebooks"])["notebooks"]) == len([*folder.glob("*.ipynb")]) == 8
     notebook = nbformat.read(folder / "06_does_lambda_predict.ipynb", as_version=4)
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code"][:1]
-    notebook.cells.append(nbformat.v4.new_code_cell("len(experiment('lambda')) > 0"))
+    notebook.cells.append(nbformat.v4.new_code_cell("len(experiment('blocks')) > 0"))
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute(env=variables)
     assert notebook.cells[-1].outputs[0].data["text/plain"] == "True"

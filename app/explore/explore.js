@@ -265,7 +265,7 @@ class Explore {
     this.$("summary span").textContent = `Batch ${fields.batch}, length ${fields.length}`;
     this.$(".needs").textContent = `A client needs ${view.needs.model_gib.toFixed(2)} GiB for the model and ${view.needs.block_gib.toFixed(2)} GiB for each of the ${view.needs.num_blocks} blocks that it trains.`;
     const rows = fields.rows.length ? fields.rows : usual_rows(view.needs);
-    if (!this.focused(".rows")) this.$(".rows").value = rows.map(([gib, clients]) => (clients === 1 ? `${gib}` : `${gib} x ${clients}`)).join(", ");
+    if (!this.focused(".rows")) this.$(".rows").value = rows.map(([gib, clients]) => (clients === 1 ? `${+gib.toFixed(3)}` : `${+gib.toFixed(3)} x ${clients}`)).join(", ");
     this.$("[data-act=undo]").disabled = !this.past.length;
     this.$("[data-act=keep]").disabled = this.data.kept.length >= 4 || Boolean(view.problem);
     for (const input of this.root.querySelectorAll(".methods input")) input.checked = input.closest("tr").className === fields.follow;
@@ -427,7 +427,7 @@ class Explore {
       for (let i = 0; i < bytes.length; i += 8192) binary += String.fromCharCode(...bytes.subarray(i, i + 8192));
       this.send("file", { name: file.name, base64: btoa(binary), at: ++this.asked });
     });
-    $(".note a").addEventListener("click", (event) => { if (this.place) { event.preventDefault(); this.place.visit(event.target.href); } });
+    $(".note a")?.addEventListener("click", (event) => { if (this.place) { event.preventDefault(); this.place.visit(event.target.href); } });
     const acts = { draw: () => this.setFleet({ seed: this.fields.seed + 1, bars: [] }), undo: () => this.back(), rescue: () => this.setFleet(this.data.rescue),
       paper: () => this.setFleet({ ...this.data.defaults, model: this.fields.model, follow: this.fields.follow }), keep: () => this.send("keep", ++this.asked),
       less: () => this.step(-1), more: () => this.step(1) };
@@ -520,13 +520,20 @@ function keptAt({ budget, needs, clients }, gib) {
 
 const pages = new WeakMap();
 
-// A notebook's widget (anywidget): `model` has `html` and `data`, and gets what `send` names.
+// A notebook's widget (anywidget): `model` has `html` and `data`, and gets events. In a shadow root, so that the notebook's
+// style and this one stay apart; the notebook gets no keys from it, where "0 0" would restart the kernel.
 function render({ model, el }) {
-  el.innerHTML = model.get("html");
-  const page = new Explore(el.querySelector(".explore"), (name, value) => { model.set(name, value); model.save_changes(); });
-  model.on("change:data", () => page.update(model.get("data")));
-  page.update(model.get("data"));
-  return () => page.close();
+  const host = el.appendChild(document.createElement("div")), shadow = host.attachShadow({ mode: "open" });
+  host.style.padding = "4px"; // the ring of the focus, which a cell's edge would cut
+  host.dataset.lmSuppressShortcuts = "true";
+  host.addEventListener("keydown", (event) => event.stopPropagation());
+  shadow.innerHTML = model.get("html");
+  shadow.querySelector(".note a").replaceWith("notebook 03");
+  const page = new Explore(shadow.querySelector(".explore"), (event, value) => model.send({ event, value }));
+  const answered = () => page.update(model.get("data"));
+  model.on("change:data", answered);
+  answered();
+  return () => { model.off("change:data", answered); page.close(); };
 }
 
 // What the page does with Streamlit's: the address, whether the server is there, and going to an address. Streamlit listens

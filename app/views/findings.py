@@ -10,7 +10,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json
 from zorba_core.installed import artifacts
 
-FILE = artifacts() / "claims.json"
+FILE, ADVICE = artifacts() / "claims.json", artifacts() / "experiments" / "advice.json"
 COLUMNS = ("id", "where", "says", "measured", "verdict", "note", "decided_by")
 # By the claim's id, the result in plain words.
 SENTENCES = {
@@ -36,11 +36,12 @@ def page() -> None:
     by_id = {claim["id"]: claim for claim in claims}
     message = [f"- {text} :gray[({by_id[name]['verdict']})]" for name, text in SENTENCES.items() if name in by_id]
     st.markdown("\n".join(message))
+    _advice()
     _totals(pd.DataFrame(claims))
     frame = _filtered(pd.DataFrame(claims))
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one for details.")
     rows = ui.table(
-        frame[["verdict", "says", "measured", "where"]],
+        frame.loc[:, ["verdict", "says", "measured", "where"]],
         names=list(frame["id"]),
         param="claim",
         height=min(400, 38 + 35 * max(1, len(frame))),
@@ -74,6 +75,14 @@ def _claims(changed_ns: int) -> list[dict[str, str]]:
     return sorted(claims, key=lambda claim: claim["verdict"] != "contradicted")
 
 
+def _advice() -> None:
+    """What to run, in the sentences that ``make claims`` writes from the tables."""
+    if ADVICE.is_file():
+        with st.expander("What should I run?", expanded=True):
+            st.markdown("\n".join(f"- {sentence}" for sentence in read_json(ADVICE)))
+            st.caption("Numbers with 95 % intervals, over seeds. Nats are units of loss.")
+
+
 def _totals(claims: pd.DataFrame) -> None:
     """How many claims have each verdict, then what was reproduced beside what was contradicted."""
     counts = claims["verdict"].value_counts()
@@ -102,11 +111,11 @@ def _filtered(frame: pd.DataFrame) -> pd.DataFrame:
         kinds = st.multiselect("About", list(KINDS), key="about", bind="query-params", placeholder="all")
         text = st.text_input("Find", key="find", bind="query-params", placeholder="words", icon=":material/search:")
     if verdicts:
-        frame = frame[frame["verdict"].isin(verdicts)]
+        frame = frame.loc[frame["verdict"].isin(verdicts)]
     if kinds:
-        frame = frame[frame["where"].str.contains("|".join(KINDS[kind] for kind in kinds))]
+        frame = frame.loc[frame["where"].str.contains("|".join(KINDS[kind] for kind in kinds))]
     for word in text.lower().split():
-        frame = frame[frame.agg(" ".join, axis=1).str.lower().str.contains(word, regex=False)]
+        frame = frame.loc[frame.agg(" ".join, axis=1).str.lower().str.contains(word, regex=False)]
     return frame
 
 

@@ -117,10 +117,10 @@ def _remove(paths: Sequence[Path]) -> None:
 def _curves(chosen: Sequence[runs.Run]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         measure = st.segmented_control(
-            "Curve", list(MEASURES), format_func=MEASURES.get, key="measure", bind="query-params", required=True,
-            default="eval_accuracy", label_visibility="collapsed",
+            "Curve", list(MEASURES), format_func=MEASURES.__getitem__, key="measure", bind="query-params",
+            required=True, default="eval_accuracy", label_visibility="collapsed",
         )  # fmt: skip
-        x = st.selectbox("Against", list(AXES), format_func=AXES.get, key="x", bind="query-params", width=200)
+        x = st.selectbox("Against", list(AXES), format_func=AXES.__getitem__, key="x", bind="query-params", width=200)
         smooth = st.number_input("Smooth over", 1, 50, key="smooth", bind="query-params", width=130)
         log = st.toggle("Log values", key="log", bind="query-params")
         log_x = st.toggle(

@@ -1,8 +1,9 @@
 """Every claim of the paper that can be checked, with its verdict. Functions compute the verdicts.
 
-:func:`write_claims` writes ``artifacts/claims.json`` and the table of ``artifacts/report/README.md``; the findings
-above it are written by hand. The claims are in four modules: mathematics (``claims_theory``), proven optima
-(``claims_allocation``), counting (``claims_tables``) and runs (``claims_runs``).
+:func:`write_claims` writes ``artifacts/claims.json``, and ``artifacts/experiments/advice.json`` (what should I run),
+and both into ``artifacts/report/README.md``, whose findings about the paper are written by hand. The claims are in four
+modules: mathematics (``claims_theory``), proven optima (``claims_allocation``), counting (``claims_tables``) and runs
+(``claims_runs``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from notebooks.reproduction import claims_allocation, claims_runs, claims_tables, claims_theory
+from notebooks.reproduction import advice, claims_allocation, claims_runs, claims_tables, claims_theory
 from notebooks.reproduction.outcome import CLAIMS, DecidedClaim, Verdict
 from zorba_core.errors import MissingDataError
 from zorba_core.files import write_json, write_text
@@ -26,6 +27,8 @@ PARTS = {  # each part of the page's table, by its title: the module of its clai
     "Training": claims_runs.__name__,
 }
 _TABLE_BEGINS = "## All claims"
+_ANSWERS = {Verdict.IN_SHAPE: "seen here", Verdict.NOT_SEEN: "not seen here", Verdict.UNDECIDED: "undecided"}
+_AFTER_ADVICE = "Results of removed parts: [removed.md](removed.md)."
 
 
 def decide(folder: str | os.PathLike[str] = ".") -> list[DecidedClaim]:
@@ -46,9 +49,18 @@ def write_claims(folder: str | os.PathLike[str] = ".") -> list[DecidedClaim]:
         raise MissingDataError(f"{page} does not exist; restore it: its findings are written by hand")
     rows = decide(folder)
     write_json(folder / FILE, [asdict(row) for row in rows])
-    findings = page.read_text(encoding="utf-8").partition(_TABLE_BEGINS)[0]
-    write_text(page, findings + page_table(rows))
+    findings = page.read_text(encoding="utf-8").partition(_TABLE_BEGINS)[0].partition(advice.TITLE)[0]
+    sentences = advice.sentences(folder)
+    write_json(folder / advice.FILE, sentences)
+    write_text(page, findings + advice_text(sentences, rows) + page_table(rows))
     return rows
+
+
+def advice_text(sentences: list[str], rows: list[DecidedClaim]) -> str:
+    """The section of the page that says what to run, and whether Lambda predicts training."""
+    ranks = next((row for row in rows if row.id == "lambda/ranks"), None)
+    said = "" if ranks is None else f"Whether Λ predicts training is {_ANSWERS[ranks.verdict]}: {ranks.measured}. "
+    return "\n".join([advice.TITLE, "", *(f"- {each}" for each in sentences), "", said + _AFTER_ADVICE, "", ""])
 
 
 def count(rows: Iterable[DecidedClaim]) -> dict[str, int]:

@@ -109,10 +109,10 @@ def differences_figure(
 
     figure, ticks = go.Figure(), []
     for name, rows in differences.items():
-        for (base, *_), cell in groups(rows, CELL, sort=False):
+        for (base, task, *_), cell in groups(rows, CELL, sort=False):
             seeds, mean = cell["difference"], mean_interval(cell["difference"])
             y, finite = len(ticks), np.isfinite(mean.high)
-            ticks.append(f"{name}<br><span style='color:{palette.muted}'>{base}</span>")
+            ticks.append(f"{name}<br><span style='color:{palette.muted}'>{base}, {task}</span>")
             figure.add_scatter(
                 x=seeds, y=[y] * len(seeds), mode="markers", marker={"color": palette.quiet, "size": 6}, name="a seed"
             )

@@ -3,8 +3,8 @@
 Arms of a cell share their seeds, and a seed fixes rows and directions, so differences are taken seed by seed. For a
 claim about several cells the sample is the cell (a base model with a task), not the run.
 
-A run is evaluated every few rounds. So the round in which it reaches a target is known only as an interval between two
-evaluations, without an end if the run does not reach it.
+A run is evaluated every few rounds. So the round in which it reaches an accuracy is known only as an interval between
+two evaluations, without an end if the run does not reach it. A loss is smooth enough to interpolate.
 
 Shapes: P pairs of runs, K arms, S seeds, R resamples.
 """
@@ -78,6 +78,24 @@ def rounds_to_target(table: pd.DataFrame, target: float, cost: str = "round") ->
     return pd.DataFrame(rows, columns=[*CELL, "arm", "seed", "lr", "status", "config_sha256", "low", "high"])
 
 
+def cost_to_loss(table: pd.DataFrame, target: float, cost: str = "round") -> pd.DataFrame:
+    """As :func:`rounds_to_target`, for a loss. The first crossing is interpolated between two evaluations and counts as
+    known to 1 %. Runs whose base model reaches the target are left out."""
+    rows = []
+    for _, run in groups(measured(table).sort_values("round"), "config_sha256", sort=False):
+        loss, spent, first = run["loss"].to_numpy(float), run[cost].to_numpy(float), run.iloc[0]
+        if loss[0] <= target:
+            continue
+        below = np.flatnonzero(loss <= target)
+        low, high = spent[-1], math.inf
+        if len(below):
+            i = below[0]
+            at = float(np.interp(-target, -loss[[i - 1, i]], spent[[i - 1, i]]))
+            low, high = at * 0.995, at * 1.005
+        rows.append({**first[[*CELL, "arm", "seed", "lr", "status", "config_sha256"]], "low": low, "high": high})
+    return pd.DataFrame(rows, columns=[*CELL, "arm", "seed", "lr", "status", "config_sha256", "low", "high"])
+
+
 def median_rounds(reached: pd.DataFrame) -> pd.DataFrame:
     """For each cell and arm, the interval of the median over seeds, and how many seeds reached the target."""
     groups = reached.groupby([*CELL, "arm"], sort=False)
@@ -91,9 +109,9 @@ def median_rounds(reached: pd.DataFrame) -> pd.DataFrame:
 
 
 def paired(table: pd.DataFrame, arm: str, other: str) -> pd.DataFrame:
-    """Late loss of ``arm`` minus that of ``other``, a row for each cell and seed that both arms finished."""
+    """Late loss of ``arm`` minus that of ``other``, a row for each cell and seed that both arms have. Runs that went
+    back or diverged count, as :func:`notebooks.reproduction.sweep.late_values` says."""
     late = late_values(measured(table))
-    late = where(late, late["status"] == "finished")
     pivot = late.pivot_table(index=[*CELL, "seed"], columns="arm", values="loss", aggfunc="first")
     if not {arm, other} <= set(pivot.columns):
         return pd.DataFrame(columns=[*CELL, "seed", "difference"])
@@ -199,11 +217,15 @@ def log_ratio(low_P: ArrayLike, high_P: ArrayLike, level: float = 0.95) -> Mean 
 
 
 def losses_by_seed(table: pd.DataFrame) -> pd.DataFrame:
-    """Late loss of one cell, a row for each arm and a column for each seed; infinite if the run diverged. Arms without
-    some seed are left out."""
+    """Late loss of one cell, a row for each arm and a column for each seed. Of an unfinished table, the seeds that most
+    arms have, and the arms that have all of these."""
     late = late_values(measured(table))
-    late = late.assign(loss=late["loss"].where(late["status"] == "finished", math.inf))
-    return late.pivot_table(index="arm", columns="seed", values="loss", aggfunc="first", sort=False).dropna()
+    if late.empty:
+        return pd.DataFrame()
+    every = late.pivot_table(index="arm", columns="seed", values="loss", aggfunc="first", sort=False)
+    seeds = sorted(every.columns, key=lambda seed: (-every[seed].count(), seed))
+    parts = [every[sorted(seeds[:count])].dropna() for count in range(1, len(seeds) + 1)]
+    return max(parts, key=lambda part: part.size)
 
 
 def rank_correlation(x_K: ArrayLike, loss_KS: ArrayLike, resamples: int = 5000) -> Mean:
@@ -223,6 +245,25 @@ def rank_correlation(x_K: ArrayLike, loss_KS: ArrayLike, resamples: int = 5000) 
     loss_RK = loss_KS[arm_RK[:, :, None], seed_RS[:, None, :]].mean(axis=-1)
     low, high = np.nanquantile(_spearman(x_K[arm_RK], loss_RK), (0.025, 0.975))
     return Mean(float(_spearman(x_K, loss_KS.mean(axis=-1))), float(low), float(high), arms)
+
+
+def partial_rank_correlation(x_K: ArrayLike, given_K: ArrayLike, loss_KS: ArrayLike, resamples: int = 5000) -> Mean:
+    """Rank correlation of a measure with the mean loss at equal ``given``: Spearman's rho of the parts of both that a
+    line in the ranks of ``given`` leaves. Interval as in :func:`rank_correlation`."""
+    x_K, given_K, loss_KS = (np.asarray(each, float) for each in (x_K, given_K, loss_KS))
+    arms, seeds = loss_KS.shape
+    rng = np.random.default_rng(0)
+    arm_RK = rng.integers(arms, size=(resamples, arms))
+    seed_RS = rng.integers(seeds, size=(resamples, seeds))
+    loss_RK = loss_KS[arm_RK[:, :, None], seed_RS[:, None, :]].mean(axis=-1)
+    low, high = np.nanquantile(_partial(x_K[arm_RK], given_K[arm_RK], loss_RK), (0.025, 0.975))
+    return Mean(float(_partial(x_K, given_K, loss_KS.mean(axis=-1))), float(low), float(high), arms)
+
+
+def _partial(x: NDArray, given: NDArray, y: NDArray) -> NDArray:
+    xy, xg, gy = _spearman(x, y), _spearman(x, given), _spearman(given, y)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (xy - xg * gy) / np.sqrt((1 - xg**2) * (1 - gy**2))
 
 
 def arms_differ(loss_KS: ArrayLike) -> float:

@@ -2,18 +2,23 @@
 
 A plan (``plans.py``) has cells, and a cell has arms. Trials choose the rate of each arm on a grid that grows until the
 best rate has a worse one on either side. Then the arm's seeds run at that rate. Runs in the table are skipped and
-interrupted runs resume, so the same call continues a sweep after any stop.
+interrupted runs resume, so the same call continues a sweep after any stop, from the table alone.
 
     artifacts/experiments/NAME.parquet   the table (:data:`COLUMNS`), tracked
-    artifacts/experiments/work/          run folders, each named by the hash of its config; not tracked
+    artifacts/experiments/work/NAME/     run folders, each named by the hash of its config; not tracked, and removed
+                                         when the run is in the table
+
+Processes can sweep different experiments at the same time; an experiment has one at a time.
 """
 
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,13 +31,14 @@ import pandas as pd
 from notebooks.reproduction.frames import where
 from zorba_core.allocation import Allocation
 from zorba_core.engine.communication import run_communication
+from zorba_core.engine.course import Course
 from zorba_core.engine.parts import method_facts
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError, ZorbaError
 from zorba_core.files import fingerprint, to_json, write_json, write_parquet
 
 COMMAND = "python -m notebooks.reproduction"
 FOLDER, SCRATCH = Path("artifacts/experiments"), Path("artifacts/experiments/work")
-STEP = 2**0.5  # between two rates of a grid
+STEP = 2**0.5  # between two rates of a grid, where a cell gives none
 MOST_RATES = 7  # of one arm; a best rate on the edge of so many is reported as such
 # Measures of an allocation: the property of Allocation, by column.
 MEASURES = {
@@ -54,7 +60,7 @@ COLUMNS: Mapping[str, str] = {
     "num_clients": "int64",
     "alpha": "float64",  # of the Dirichlet division of rows
     "seed": "int64",
-    "lr": "float64",
+    "lr": "float64",  # NaN: auto
     "rounds": "int64",  # of the whole run
     "round": "int64",  # of this evaluation; 0: the base model
     "accuracy": "float64",
@@ -66,13 +72,18 @@ COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(MEASURES, "float64"),
     "difference_error": "float64",  # relative error of finite differences at the run's mu, before training
     "update_lost": "float64",  # share of a round's step that float32 weights lose to rounding, before training
-    "status": "string",  # of the run: "finished" or "diverged"
+    "status": "string",  # of the run: "finished"; "returned": a loss far above the first one sent it back; "diverged":
+    # and its result is the base model
     "seconds": "float64",  # since the start, evaluations not counted
     "weights_sha256": "string",  # after this round; empty where the log has none
     "config_sha256": "string",
     "config": "string",  # JSON, enough to repeat the run
     "commit": "string",  # of this repository; "+" where the checkout had changes
 }
+
+
+class BusyError(RunError):
+    """Another process sweeps the experiment."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,9 @@ class Arm:
     name: str
     matrix: Callable[[int], Allocation] | None = None  # by seed; None: the method trains every block
     settings: Mapping[str, Any] = field(default_factory=dict)  # fields of Settings that replace the cell's
-    lr: float = 1e-2  # the middle of the grid; the rate itself where there are no trials
+    lr: float | str = 1e-2  # the middle of the grid; the rate itself, or "auto", where there are no trials
     placebo_of: str = ""
+    rate_of: str = ""  # the arm whose trials decide its rate; empty: its own
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,9 @@ class Cell:
     prompt: str = ""  # instead of the task's own
     label_words: tuple[str, ...] = ()
     alpha: float = 1.0
+    rate_step: float = STEP  # between two rates of the grid
+    near: float = 0.0  # nats: the lowest rate whose trials are within it of the best ones is taken
+    target: float = math.nan  # nats: the loss that counts as reached
 
 
 @dataclass(frozen=True)
@@ -129,7 +144,7 @@ class PlannedRun:
     def __str__(self) -> str:
         at = self.config
         seed, lr = at["settings"]["seed"], at["settings"]["lr"]
-        return f"{self.experiment} {at['base']} {at['task']} {self.arm.name} {self.role} seed {seed} lr {lr:.3g}"
+        return f"{self.experiment} {at['base']} {at['task']} {self.arm.name} {self.role} seed {seed} lr {lr}"
 
 
 def run_plan(
@@ -138,22 +153,30 @@ def run_plan(
     folder: str | os.PathLike[str] = FOLDER,
     scratch: str | os.PathLike[str] = SCRATCH,
     most: int | None = None,
+    until: float = math.inf,
     notice: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> pd.DataFrame:
     """Make the missing runs of ``plan``, at most ``most``, and return its table. Each finished run is written at once.
 
+    Args:
+        until: no run begins after this time, in seconds of ``time.time()``.
+
     Raises:
-        RunError: Ctrl-C, after the current round; or another process sweeps in ``scratch``.
+        RunError: Ctrl-C, after the current round.
+        BusyError: another process sweeps this experiment.
         InvalidInputError, MissingDataError: a run cannot be made here.
     """
-    table = read_table(plan.name, folder, missing_ok=True)
-    with _alone(Path(scratch)):
-        made = 0
-        while (todo := missing(plan, table)) and (most is None or made < most):
-            notice(f"{plan.name}: at least {len(todo)} runs are missing; next: {todo[0]}")
-            rows = run_one(todo[0], Path(scratch))
+    from zorba_core.runs.load import rows_reused
+
+    scratch = Path(scratch) / plan.name
+    with _alone(scratch), rows_reused():
+        table, made = read_table(plan.name, folder, missing_ok=True), 0
+        while (todo := missing(plan, table)) and (most is None or made < most) and time.time() < until:
+            notice(f"{time.strftime('%H:%M:%S')} {plan.name}: at least {len(todo)} runs are missing; next: {todo[0]}")
+            rows = run_one(todo[0], scratch)
             table = pd.concat([table, rows], ignore_index=True) if len(table) else rows
             write_table(table, plan.name, folder)
+            shutil.rmtree(scratch / todo[0].sha256[:20], ignore_errors=True)
             made += 1
     return table
 
@@ -171,20 +194,20 @@ def missing(plan: Plan, table: pd.DataFrame) -> list[PlannedRun]:
 def planned_runs(plan: Plan, table: pd.DataFrame) -> Iterator[PlannedRun]:
     """Every run of the plan so far: for each cell the trials, then the arms, seed by seed."""
     for cell in plan.cells:
-        rates = {
-            arm.name: [arm.lr] if not cell.trial_seeds else rates_tried(plan, cell, arm, table) for arm in cell.arms
-        }
+        tried = [arm for arm in cell.arms if not arm.rate_of] if cell.trial_seeds else []
+        rates = {arm.name: rates_tried(plan, cell, arm, table) for arm in tried}
         for seed in cell.trial_seeds:
-            for arm in cell.arms:
+            for arm in tried:
                 yield from (planned_run(plan, cell, arm, "trial", seed, lr) for lr in rates[arm.name])
+        best = {arm.name: best_rate(plan, cell, arm, table) for arm in cell.arms if not arm.rate_of}
         for seed in cell.seeds:
             for arm in cell.arms:
-                lr = best_rate(plan, cell, arm, table)
+                lr = best[arm.rate_of or arm.name]
                 if lr is not None:
                     yield planned_run(plan, cell, arm, "measure", seed, lr)
 
 
-def planned_run(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float) -> PlannedRun:
+def planned_run(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: float | str) -> PlannedRun:
     """The run of an arm with this seed and rate."""
     settings = {**cell.settings, **arm.settings, "seed": seed, "lr": lr}
     if role == "trial":
@@ -198,16 +221,17 @@ def planned_run(plan: Plan, cell: Cell, arm: Arm, role: str, seed: int, lr: floa
 
 def rates_tried(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> list[float]:
     """The grid of an arm so far: three rates around its middle, and one more beyond an edge while the edge is best."""
-    grid = [_rounded(arm.lr * STEP**power) for power in (-1, 0, 1)]
+    step, middle = cell.rate_step, float(arm.lr)
+    grid = [_rounded(middle * step**power) for power in (-1, 0, 1)]
     while len(grid) < MOST_RATES:
         loss = trial_losses(plan, cell, arm, grid, table)
         if len(loss) < len(grid):
             break  # some trials of this grid have not run yet
         best = min(grid, key=lambda lr: loss[lr])
         if best == grid[0]:
-            grid.insert(0, _rounded(grid[0] / STEP))
+            grid.insert(0, _rounded(grid[0] / step))
         elif best == grid[-1]:
-            grid.append(_rounded(grid[-1] * STEP))
+            grid.append(_rounded(grid[-1] * step))
         else:
             break
     return grid
@@ -225,24 +249,33 @@ def trial_losses(plan: Plan, cell: Cell, arm: Arm, grid: Iterable[float], table:
     return losses
 
 
-def best_rate(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> float | None:
-    """The rate with the lowest late loss in the trials; None until all have ended."""
+def best_rate(plan: Plan, cell: Cell, arm: Arm, table: pd.DataFrame) -> float | str | None:
+    """The lowest rate whose trials end within ``cell.near`` of the lowest late loss; None until all have ended."""
     if not cell.trial_seeds:
         return arm.lr
     grid = rates_tried(plan, cell, arm, table)
     losses = trial_losses(plan, cell, arm, grid, table)
-    return min(grid, key=lambda lr: losses[lr]) if len(losses) == len(grid) else None
+    if len(losses) < len(grid):
+        return None
+    return next(lr for lr in grid if losses[lr] <= min(losses.values()) + cell.near)
 
 
 def late_values(table: pd.DataFrame) -> pd.DataFrame:
     """A row for each run: mean ``loss`` and ``accuracy`` of the evaluations in the last third of its rounds, with the
-    other columns of its first row."""
+    other columns of its first row.
+
+    A run never returns a model that is worse than the base model (:mod:`zorba_core.engine.course`). So a loss above the
+    base model's counts as the base model's, and so does a run without a late evaluation.
+    """
+    ordered = table.sort_values("round", kind="stable")
+    first = ordered.drop_duplicates("config_sha256").set_index("config_sha256")
     late = where(table, table["round"] > table["rounds"] * 2 / 3)
+    base = first["loss"].rename("base_loss")
+    late = late.join(base, on="config_sha256").assign(loss=lambda rows: rows[["loss", "base_loss"]].min(axis=1))
     means = cast(pd.DataFrame, late.groupby("config_sha256")[["loss", "accuracy"]].mean())
-    first = (
-        table.drop_duplicates("config_sha256").set_index("config_sha256").drop(columns=["loss", "accuracy", "round"])
-    )
-    return first.join(means).reset_index()
+    joined = first.drop(columns=["loss", "accuracy", "round"]).join(means)
+    joined["loss"] = joined["loss"].fillna(base)
+    return joined.reset_index()
 
 
 def _rounded(lr: float) -> float:
@@ -261,7 +294,7 @@ def run_one(planned: PlannedRun, scratch: Path) -> pd.DataFrame:
     from zorba_core.runs.terminal import Interrupt
 
     transformers_logging.disable_progress_bar()
-    folder, interrupt, status = scratch / planned.sha256[:20], Interrupt(), "finished"
+    folder, interrupt = scratch / planned.sha256[:20], Interrupt()
     try:
         with interrupt.listening():
             run = _existing_run(folder)
@@ -274,10 +307,9 @@ def run_one(planned: PlannedRun, scratch: Path) -> pd.DataFrame:
             raise RunError("stopped; finished runs are kept, and the same command continues") from None
         write_json(folder / "diverged.json", {"reason": str(error)})
         run = _existing_run(folder)
-    went_back = any(done.diverged or done.after is not None for done in run.rounds)
-    if (folder / "diverged.json").is_file() or went_back:
-        status = "diverged"
-    return rows_of(planned, run, status)
+    returned = any(done.diverged or done.after is not None for done in run.rounds)
+    lost = (folder / "diverged.json").is_file() or (returned and Course(run.rounds).final == 0)
+    return rows_of(planned, run, "diverged" if lost else "returned" if returned else "finished")
 
 
 def make_run(config: Mapping[str, Any], folder: str | os.PathLike[str], callbacks: Iterable[Any] = ()) -> Any:
@@ -349,7 +381,8 @@ def rows_of(planned: PlannedRun, run: Any, status: str) -> pd.DataFrame:
         "placebo_of": planned.arm.placebo_of,
         "role": planned.role,
         **{name: config[name] for name in ("base", "task", "num_clients", "alpha")},
-        **{name: getattr(settings, name) for name in ("seed", "lr", "rounds")},
+        **{name: getattr(settings, name) for name in ("seed", "rounds")},
+        "lr": math.nan if settings.lr == "auto" else settings.lr,
         "psi_gib": float(psi_N.sum()) / GIB,
         **{column: float(getattr(allocation, name)) for column, name in MEASURES.items()},
         **_measured_before(environment),
@@ -431,12 +464,12 @@ def _alone(scratch: Path) -> Iterator[None]:
     """Context manager: lock ``scratch`` against other sweeps.
 
     Raises:
-        RunError: another process has the lock.
+        BusyError: another process has the lock.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     with open(scratch / ".lock", "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(f"another process runs experiments in {scratch}; wait for it, or stop it") from None
+            raise BusyError(f"another process runs experiments in {scratch}; wait for it, or stop it") from None
         yield

@@ -15,6 +15,13 @@ def test_five_sentences_stand_above_all_claims(app, root):
     assert said.count(":gray[(") == 5
 
 
+def test_what_to_run_is_told_in_the_sentences_of_the_tables(app, root):
+    said = texts(app.switch_page("views/findings.py").run())
+    sentences = read_json(root / "artifacts/experiments/advice.json")
+    assert len(sentences) == 5
+    assert all(sentence in said for sentence in sentences)
+
+
 def test_the_totals_come_before_the_table_and_add_up(app, root):
     texts(app.switch_page("views/findings.py").run())
     verdicts = [claim["verdict"] for claim in read_json(root / "artifacts/claims.json")]

@@ -177,7 +177,7 @@ def test_figures_are_made_without_plotlys_check_and_pass_it(front):
     A_MN, gib = front.allocation(front.knee).A_MN, np.arange(1.0, 11.0)
     drawn = [
         front_figure({"one": front}, knee=True, references=PAPER_SCENARIOS),
-        allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib, changed_MN=A_MN),
+        allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib),
         stairs_figure(
             [curve("bound", is_bound=True), curve("paper", strong=True)],
             chosen=(10.0, 1.0, "the point"),

@@ -35,20 +35,47 @@ def test_differences_are_taken_seed_by_seed_over_the_last_third():
     assert st.paired(table, "a", "never").empty
 
 
-def test_a_run_that_diverged_enters_no_difference_and_counts_as_worst_for_a_rate():
-    table = table_of({"a": {0: [1.0, 1.0], 1: [1.0, 1.0]}, "b": {0: [0.5, 0.5], 1: [0.5, 0.5]}})
+def test_a_run_that_diverged_counts_as_its_base_model_and_as_worst_for_a_rate():
+    table = table_of({"a": {0: [1.0, 1.0], 1: [1.0, 7.0]}, "b": {0: [0.9, 0.5], 1: [1.0, 0.5]}})
     table.loc[(table["arm"] == "a") & (table["seed"] == 1), "status"] = "diverged"
-    assert st.paired(table, "a", "b")["seed"].tolist() == [0]
+    assert st.paired(table, "a", "b")["difference"].tolist() == pytest.approx([0.5, 0.5])
+    lost = table[(table["arm"] != "a") | (table["seed"] != 1) | (table["round"] == 0)]  # ended with an error
+    assert st.paired(lost, "a", "b")["difference"].tolist() == pytest.approx([0.5, 0.5])
     trials = [table_of({"a": {0: [1.0, loss]}}, role="trial", lr=lr) for lr, loss in ((1, 0.5), (2, 0.4), (4, 0.1))]
     trials = pd.concat(trials)
     assert st.best_rates(trials).iloc[0][["lr", "on_edge"]].tolist() == [4, True]
-    trials.loc[trials["lr"] == 4, "status"] = "diverged"
+    trials.loc[trials["lr"] == 4, "status"] = "returned"
     assert st.best_rates(trials).iloc[0][["lr", "on_edge"]].tolist() == [2, False]
+
+
+def test_the_cost_of_a_loss_is_interpolated_and_a_base_model_that_has_it_is_left_out():
+    table = table_of({"a": {0: [1.0, 0.8, 0.6, 0.7], 1: [1.0, 0.9, 0.9, 0.9], 2: [0.6, 0.5, 0.5, 0.5]}})
+    reached = st.cost_to_loss(table, 0.7).set_index("seed")
+    assert list(reached.index) == [0, 1]
+    assert reached.loc[0, "low"] < 7.5 < reached.loc[0, "high"]
+    assert (reached.loc[1, "low"], reached.loc[1, "high"]) == (15, math.inf)
+    passes = st.cost_to_loss(table, 0.7, "forward_passes").set_index("seed")
+    assert passes.loc[0, "high"] == pytest.approx(75, rel=0.01)
+
+
+def test_of_an_unfinished_table_the_largest_block_of_arms_and_seeds_counts():
+    table = table_of({"a": {0: [1.0, 0.5], 1: [1.0, 0.4]}, "b": {0: [1.0, 0.6], 1: [1.0, 0.7]}, "c": {0: [1.0, 0.9]}})
+    losses = st.losses_by_seed(table)
+    assert (sorted(losses.index), list(losses.columns)) == (["a", "b"], [0, 1])
+
+
+def test_at_equal_v_a_measure_that_follows_v_has_no_correlation_left():
+    rng = np.random.default_rng(3)
+    v = rng.normal(size=40)
+    shadow, loss = v + rng.normal(0, 0.5, 40), v[:, None] + rng.normal(0, 0.3, (40, 6))
+    assert st.rank_correlation(shadow, loss).low > 0.4
+    alone = st.partial_rank_correlation(shadow, v, loss)
+    assert alone.low < 0 < alone.high
 
 
 def test_a_pooled_claim_counts_cells_and_not_runs():
     cells = [
-        table_of({"a": {s: [1.0, 1.0 + d] for s in range(5)}, "b": {s: [1.0, 1.0] for s in range(5)}}, base=base)
+        table_of({"a": {s: [2.0, 1.0 + d] for s in range(5)}, "b": {s: [2.0, 1.0] for s in range(5)}}, base=base)
         for base, d in (("x", 0.1), ("y", 0.3))
     ]
     by_cell = st.by_cell(st.paired(pd.concat(cells), "a", "b"))
@@ -63,7 +90,7 @@ def test_a_pooled_claim_counts_cells_and_not_runs():
 
 
 def test_a_placebo_is_compared_with_the_arm_that_it_repeats():
-    table = table_of({"a": {0: [1.0, 1.0], 1: [1.0, 1.2]}, "a again": {0: [1.0, 1.1], 1: [1.0, 1.1]}})
+    table = table_of({"a": {0: [2.0, 1.0], 1: [2.0, 1.2]}, "a again": {0: [2.0, 1.1], 1: [2.0, 1.1]}})
     table["placebo_of"] = np.where(table["arm"] == "a again", "a", "")
     assert st.placebo_differences(table)["difference"].tolist() == pytest.approx([0.1, -0.1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from notebooks.reproduction.sweep import (
     make_run,
     missing,
     planned_run,
+    planned_runs,
     rates_tried,
     read_table,
     run_plan,
@@ -147,10 +149,28 @@ def test_measured_runs_wait_for_the_trials_of_their_arm(tiny_opt_folder):
     assert roles == ["trial"] * 6
 
 
-def test_two_sweeps_of_one_folder_do_not_mix(done, tmp_path):
-    plan = done[0]
-    with sweeping._alone(tmp_path), pytest.raises(RunError, match="another process runs experiments in"):
+def test_an_experiment_has_one_sweep_at_a_time_and_two_experiments_have_two(done, tmp_path):
+    plan, folder, _ = done
+    with sweeping._alone(tmp_path / plan.name), pytest.raises(RunError, match="another process runs experiments in"):
         run_plan(plan, folder=tmp_path, scratch=tmp_path)
+    with sweeping._alone(tmp_path / "another"):
+        run_plan(plan, folder=folder, scratch=tmp_path, notice=pytest.fail)
+
+
+def test_no_run_begins_after_the_given_time(tiny_opt_folder, tmp_path):
+    plan = plan_of(tiny_opt_folder)
+    assert run_plan(plan, folder=tmp_path, scratch=tmp_path, until=time.time() - 1, notice=pytest.fail).empty
+
+
+def test_arms_can_take_their_rate_from_another_arms_trials_and_the_lowest_of_near_ones(tiny_opt_folder):
+    arms = (Arm("half", lambda seed: HALF, lr=1e-3), Arm("again", lambda seed: HALF, rate_of="half"))
+    plan = plan_of(tiny_opt_folder, arms=arms, trial_seeds=(1000,), rate_step=2.0, near=0.02)
+    empty = read_table("none", tiny_opt_folder, missing_ok=True)
+    assert [one.arm.name for one in missing(plan, empty)] == ["half"] * 3
+    done = trials(plan, {5e-4: 0.61, 1e-3: 0.6, 2e-3: 0.7})
+    measured = [one for one in planned_runs(plan, done) if one.role == "measure"]
+    assert {one.arm.name for one in measured} == {"half", "again"}
+    assert {one.config["settings"]["lr"] for one in measured} == {5e-4}
 
 
 def test_a_table_that_is_missing_or_damaged_is_said_in_one_line(tmp_path):
