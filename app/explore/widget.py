@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import anywidget
 import numpy as np
@@ -129,5 +129,10 @@ def scenario_of(fleet: Fleet) -> Scenario:
     work, gib_N = fleet.workload, fleet.capacity_N_gib.tolist()
     rows = tuple((gib, len([*same])) for gib, same in itertools.groupby(gib_N))
     return Scenario(
-        shape="list", model=model, rows=rows, batch=work.batch_size, length=work.seq_len, precision=work.dtype
+        shape="list",
+        model=model,
+        rows=rows,
+        batch=work.batch_size,
+        length=work.seq_len,
+        precision=cast(Any, work.dtype),
     )
