@@ -29,7 +29,7 @@ help:
 	@echo "make quick        the tests for people at work: no browser, no pages, no federation, no walkthroughs"
 	@echo "make docs         API pages and walkthroughs as a site, into build/docs"
 	@echo "make wheel        the wheel and the source archive, into dist"
-	@echo "make lint         ruff"
+	@echo "make lint         ruff, and pyright, which takes minutes"
 	@echo "make bench        the timings that matter, into artifacts/benchmarks; DECOMFL=FOLDER adds its authors' own code"
 	@echo "make notebooks    run every walkthrough and store its outputs"
 	@echo "make claims       decide every claim of the paper from what is in artifacts"
@@ -81,6 +81,7 @@ wheel: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # One after another: each needs the machine for itself.
 bench: $(STAMP)

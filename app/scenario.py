@@ -1,20 +1,17 @@
 """The scenario: one object whose fields are the controls of the page Explore and the parameters of its address.
 
-The component of the page (:mod:`app.explore`) has the fields while the user works, and sends them on release. The
-address has every field that differs from its default. On a first visit, for a link, and on Back and Forward, the
-component gets the fields of the address.
+The component of the page (:mod:`app.explore`) has the fields while the user works: it writes the address and sends them
+on release. The address has every field that differs from its default. No Streamlit: :mod:`app.parts.session` keeps the
+scenario of a page.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
 
-import streamlit as st
 from pydantic import Field, field_validator
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from zorba_core.allocation import SOLVERS
 from zorba_core.checked import Checked, OneOf
@@ -35,8 +32,7 @@ MOST_COMPARED = 4
 MOST_CLIENTS, MOST_GIB = 10_000, 1_000_000  # of a list
 _LONGEST = 1500  # characters of one parameter of an address
 _ON_ONE_FLEET = {"follow", "spend", "total", "flips", "compared"}  # fields on which the fleet does not depend
-_OF_LINKS = {"unit", "methods"}  # parameters of older links, without effect now
-_SCENARIO, _PAGE, _ORIGIN = "scenario", "scenario_page", "scenario_origin"
+OF_LINKS = {"unit", "methods"}  # parameters of older links, without effect now
 
 
 def method_titles() -> dict[str, str]:
@@ -51,7 +47,7 @@ def method_titles() -> dict[str, str]:
     return usual | others
 
 
-class Scenario(Checked):
+class Scenario(Checked, frozen=True):
     """Everything that decides what the page Explore shows. Fields that a shape does not use are ignored.
 
     Raises:
@@ -60,40 +56,40 @@ class Scenario(Checked):
 
     shape: Literal["uniform", "bell", "small", "two", "three", "gpus", "list"] = "uniform"
     model: Annotated[str, OneOf(lambda: tuple(PRESETS))] = "opt-125m"
-    clients: int = Field(50, ge=1, le=2000)
-    batch: int = Field(8, ge=1, le=512)
+    clients: int = Field(default=50, ge=1, le=2000)
+    batch: int = Field(default=8, ge=1, le=512)
     """Sequences in a batch, B."""
-    length: int = Field(128, ge=1, le=8192)
+    length: int = Field(default=128, ge=1, le=8192)
     """Tokens in a sequence, L."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    seed: int = Field(0, ge=0, le=2**31 - 1)
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
     """Random seed for the fleet and the solvers."""
     span: tuple[float, float] | None = None
     """Least and most VRAM in GiB; None: from one block to all blocks, as in the paper."""
-    low: float | None = Field(None, gt=0, le=1024)
+    low: float | None = Field(default=None, gt=0, le=1024)
     """Size of a small GPU in GiB (the next two: medium, large); None: a size that suits the model."""
-    mid: float | None = Field(None, gt=0, le=1024)
-    high: float | None = Field(None, gt=0, le=1024)
-    large: int = Field(30, ge=0, le=100)
+    mid: float | None = Field(default=None, gt=0, le=1024)
+    high: float | None = Field(default=None, gt=0, le=1024)
+    large: int = Field(default=30, ge=0, le=100)
     """Of two kinds: percent of clients with the large one."""
     cuts: tuple[int, int] = (40, 70)
     """Of three kinds: percent of clients up to which the small and the medium one reach."""
     mix: Annotated[str, OneOf(lambda: MIXES)] = "steam"
-    card: int = Field(90, ge=5, le=100)
+    card: int = Field(default=90, ge=5, le=100)
     """Percent of each GPU that training may use."""
     rows: tuple[tuple[float, int], ...] = ()
     """GiB and number of clients, a row each."""
-    bars: tuple[tuple[int, float], ...] = Field((), max_length=MOST_CLIENTS)
+    bars: tuple[tuple[int, float], ...] = Field(default=(), max_length=MOST_CLIENTS)
     """Clients whose GiB were changed by hand: index and GiB."""
     follow: Annotated[str, OneOf(method_titles)] = "balanced"
     """The method whose matrix is shown."""
-    total: int | None = Field(None, ge=1)
+    total: int | None = Field(default=None, ge=1)
     """Most blocks over all clients; None: twice the least possible."""
     spend: float | None = None
     """GiB over all clients, of older links; ``total`` has precedence."""
-    flips: str = Field("", max_length=100_000)
+    flips: str = Field(default="", max_length=100_000)
     """Cells changed by hand: ``block.client`` joined by ``_``."""
-    compared: tuple[str, ...] = Field((), max_length=MOST_COMPARED)
+    compared: tuple[str, ...] = Field(default=(), max_length=MOST_COMPARED)
     """Fleets kept for comparison: slot, name and address, separated by ``|``."""
 
     @field_validator("span", "cuts")
@@ -187,55 +183,6 @@ def _value(name: str, words: list[str]) -> Any:
     if name in ("rows", "bars"):
         return [item.split("x") for item in word.split(",")]
     return [part for part in word.split(",") if part] if name in ("span", "cuts") else word
-
-
-def begin(page: str) -> Scenario:
-    """The scenario at the start of a run of ``page``: that of the address on a first visit, for a link, and on Back and
-    Forward; else that of the session."""
-    context = get_script_run_ctx()
-    came_back = context is not None and context.is_history_navigation
-    words = {name: st.query_params.get_all(name) for name in st.query_params}
-    arrived = st.session_state.get(_PAGE) != page
-    st.session_state[_PAGE] = page
-    known = st.session_state.get(_SCENARIO)
-    linked = arrived and Scenario.model_fields.keys() & words.keys()
-    if known is None or came_back or linked:
-        known = Scenario.of_query(words)
-        put(known)
-    elif arrived:
-        put(known)
-    return known
-
-
-def put(scenario: Scenario) -> None:
-    """Store the scenario in the session, in place of what the component shows."""
-    st.session_state[_SCENARIO] = scenario
-    st.session_state[_ORIGIN] = uuid.uuid4().hex
-
-
-def origin() -> str:
-    """An id that changes with each :func:`put`: what the component sent before that is out of date."""
-    return st.session_state.get(_ORIGIN, "")
-
-
-def store(scenario: Scenario) -> None:
-    """Store what the component has sent."""
-    st.session_state[_SCENARIO] = scenario
-
-
-def stored() -> Scenario:
-    """The session's scenario."""
-    return st.session_state[_SCENARIO]
-
-
-def end(scenario: Scenario) -> None:
-    """Write the address."""
-    words = scenario.query()
-    known = Scenario.model_fields.keys() | _OF_LINKS
-    others = {name: st.query_params.get_all(name) for name in st.query_params if name not in known}
-    shown = {name: st.query_params.get_all(name) for name in st.query_params if name in known}
-    if shown != {name: word if isinstance(word, list) else [word] for name, word in words.items()}:
-        st.query_params.from_dict({**others, **words})
 
 
 def link_of(scenario: Scenario) -> str:

@@ -14,16 +14,16 @@ from zorba_core.checked import Checked, OneOf, choices_of, help_of, kind_of
 from zorba_core.errors import InvalidInputError
 
 
-class Oven(Checked):
-    degrees: int = Field(180, ge=30, le=300)
+class Oven(Checked, frozen=True):
+    degrees: int = Field(default=180, ge=30, le=300)
     """Heat, H."""
-    share: float = Field(0.5, gt=0, lt=1)
+    share: float = Field(default=0.5, gt=0, lt=1)
     """Of the tray."""
     mode: Annotated[str, OneOf(lambda: {"fan": "moving air", "grill": "from above"})] = "fan"
     """How: {choices}."""
     door: Literal["open", "shut"] = "shut"
     """{choices}."""
-    minutes: int | None = Field(None, ge=1)
+    minutes: int | None = Field(default=None, ge=1)
     """Default: until done."""
     lit: bool = False
     """The lamp."""
@@ -79,7 +79,7 @@ def test_choices_are_asked_for_only_when_needed():
     def never() -> list[str]:
         raise AssertionError("asked")
 
-    class Lazy(Checked):
+    class Lazy(Checked, frozen=True):
         part: Annotated[str, OneOf(never)] = "a"
         """{choices}."""
 

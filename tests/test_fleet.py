@@ -197,6 +197,11 @@ def test_other_columns_of_the_query_are_passed_over():
     assert Fleet.from_csv(b"index, memory.total [MiB]\n0, 15360\n1, 15360\n", OPT).names == ("client-0", "client-1")
 
 
+def test_a_unit_in_a_cell_comes_before_that_of_its_column():
+    fleet = Fleet.from_csv(b"client,vram\na,40960 MiB\nb,24 GiB\nc,8\n", OPT)
+    assert fleet.capacity_N_gib.tolist() == [40.0, 24.0, 8.0]
+
+
 SCREEN = b"""
 +-----------------------------------------------------------------------------------------+
 | NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |

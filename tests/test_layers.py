@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "zorba_core"
 # From the ground up; a room may import from rooms before it, and from itself.
-GROUND = ("version", "installed", "errors", "lazy", "logs", "files", "tables", "registry", "checked", "show")
+GROUND = ("version", "errors", "installed", "lazy", "logs", "files", "tables", "registry", "checked", "show")
 ROOMS = (*GROUND, "vram", "fleet", "allocation", "engine")
 ROOMS = (*ROOMS, "data", "runs", "federation", "plots", "cli")
 CORE, WITHOUT_TORCH = ("vram", "fleet", "allocation", "engine"), ("fleet", "allocation")

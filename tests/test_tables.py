@@ -80,6 +80,8 @@ def test_a_file_that_cannot_be_read_is_one_line_with_the_place_and_the_way_out(t
         ("a.parquet", b"PAR1 and nothing else", "cannot be read as Parquet"),
         ("a.xlsx", b"no workbook", "cannot be read as Excel"),
         ("a.docx", b"x", "unknown kind .docx; use one of .csv"),
+        ("a.jsonl.gz", b"x", "a.jsonl.gz: a packed file; unpack it first: gunzip a.jsonl.gz"),
+        ("a.xls", b"x", "a.xls: a workbook of another format; save it as .xlsx or CSV"),
     ]:
         with subtests.test(name=name, content=content, says=says):
             with pytest.raises(InvalidInputError) as error:

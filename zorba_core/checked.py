@@ -3,8 +3,8 @@
 A model declares each field once, with its bounds and a docstring. The command's options
 (:mod:`zorba_core.cli.options`) and the dashboard's controls are made from the fields::
 
-    class Workload(Checked):
-        batch_size: int = Field(8, ge=1)
+    class Workload(Checked, frozen=True):
+        batch_size: int = Field(default=8, ge=1)
         \"""Sequences a batch, B.\"""
 """
 
@@ -38,14 +38,14 @@ _KINDS = {
 }
 
 
-class Checked(BaseModel):
+class Checked(BaseModel, frozen=True):
     """A frozen model.
 
     Raises:
         InvalidInputError: a value is wrong; names the field, the value and what is allowed.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     def __init__(self, **values: Any) -> None:
         try:

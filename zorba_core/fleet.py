@@ -385,6 +385,22 @@ class Fleet:
         """Columns ``client`` and ``vram_gib``, as :meth:`from_csv` and :meth:`from_frame` read them."""
         return pd.DataFrame({"client": self.names, "vram_gib": self.capacity_N_gib})
 
+    def explore(self) -> Any:
+        """In a notebook: the page Explore with this fleet. Drag its point, paint its bars, choose a method; ``fleet``,
+        ``total`` and ``solution`` of the result are then those on the screen.
+
+        Raises:
+            MissingDataError: the packages of the extra ``notebooks`` are not installed.
+            InvalidInputError: a model that is no preset, or a workload out of the page's range.
+        """
+        from zorba_core import installed
+
+        if installed.missing_packages("anywidget"):
+            raise MissingDataError(
+                f"fleet.explore() needs anywidget, not installed here: {installed.install_command('notebooks')}"
+            )
+        return installed.dashboard_module("explore.widget").Explorer(self)
+
     @classmethod
     def _numbered(cls, capacity_N_bytes: NDArray[np.float64], model: ModelSpec, workload: Workload) -> Fleet:
         names = tuple(f"client-{index}" for index in range(len(capacity_N_bytes)))
@@ -420,6 +436,7 @@ def _check_share(what: str, value: float) -> None:
 
 # Reading a table of clients.
 
+_UNIT = re.compile(r"\s*(GiB|GB|MiB)\s*$", re.IGNORECASE)
 _NVIDIA_SMI, _MIB = "memory_total_mib", re.compile(r"\d+ MiB")
 _BARE_NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[\s,;]*\d[\d.\s,;]*")
 _NVIDIA_SMI_FAILED = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
@@ -480,10 +497,10 @@ def _clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tupl
 
 
 def _gib(label: str, cell: object, column: str) -> float:
-    """The GiB of a cell, which may end with its column's unit, such as ``24564 MiB`` of ``nvidia-smi``."""
-    unit, in_mib = column.rpartition("_")[2], column == _NVIDIA_SMI
+    """The GiB of a cell; a unit in it, such as ``24564 MiB`` of ``nvidia-smi``, comes before its column's."""
+    in_mib, unit = column == _NVIDIA_SMI, _UNIT.search(str(cell))
     try:
-        value = float(re.sub(rf"\s*{unit}$", "", str(cell), flags=re.IGNORECASE)) * SIZE_COLUMNS[column]
+        value = float(_UNIT.sub("", str(cell))) * SIZE_COLUMNS[unit[1].lower() if unit else column]
     except (TypeError, ValueError, OverflowError):
         text = cell.strip() if isinstance(cell, str) else ""
         comma = re.fullmatch(r"\d+,\d+", text)

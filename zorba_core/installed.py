@@ -9,7 +9,11 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
+
+from zorba_core.errors import MissingDataError
 
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent
@@ -33,6 +37,24 @@ def notebooks() -> Path:
 def dashboard() -> Path:
     """The script that Streamlit runs."""
     return _CHECKOUT / ("app" if is_checkout() else "zorba_app") / "main.py"
+
+
+def dashboard_module(name: str) -> ModuleType:
+    """A module of the dashboard, loaded now. Its package is called ``app`` in a checkout and in a wheel.
+
+    Raises:
+        MissingDataError: another module is loaded under that name.
+    """
+    folder = dashboard().parent
+    if "app" not in sys.modules:
+        sys.path.insert(0, str(folder.parent))  # before the user's folder, which may have an app too
+        try:
+            importlib.import_module(folder.name)  # zorba_app then answers to the name app
+        finally:
+            sys.path.remove(str(folder.parent))
+    elif (other := getattr(sys.modules["app"], "__file__", None)) != str(folder / "__init__.py"):
+        raise MissingDataError(f"the dashboard is a package called app, but {other} has this name: give it another")
+    return importlib.import_module(f"app.{name}")
 
 
 def missing_packages(*modules: str) -> list[str]:

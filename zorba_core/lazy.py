@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -21,15 +19,3 @@ def names_on_demand(package: str, home: Mapping[str, str]) -> tuple[Callable[[st
         return sorted({*vars(importlib.import_module(package)), *home})
 
     return load, listed
-
-
-@contextlib.contextmanager
-def without_collection() -> Iterator[None]:
-    """Context manager: no garbage collection. Imports make many objects and no garbage; torch's take a tenth less."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -33,6 +33,9 @@ _SEPARATORS = (",", ";", "\t", "|")
 _MOST_BYTES = 2**30  # reading a text file takes about four times its size in memory
 _MANY_VALUES = 2_000  # different values of a column; the cells of one with fewer share their strings
 _MANY_WORDS = 4  # in a cell that is no name of a column
+_PACKED = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd", ".zip": "unzip"}
+_OTHER_SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
+Lines = Sequence[int] | np.ndarray  # of a table's rows
 csv.field_size_limit(2**30)  # the default refuses texts of more than 131,072 characters
 
 
@@ -53,7 +56,8 @@ def read_table(path: str | os.PathLike[str], encoding: str = "utf-8", sheet: str
     if path.is_dir():
         return _read_arrow_folder(path)
     if not path.is_file():
-        raise MissingDataError(f"data file {str(path)!r} does not exist; give a table: {', '.join(KINDS)}")
+        hub = "" if path.suffix else "; save a data set of the hub first: load_dataset(NAME).save_to_disk(FOLDER)"
+        raise MissingDataError(f"data file {str(path)!r} does not exist; give a table: {', '.join(KINDS)}{hub}")
     _check_kind(path)
     status = path.stat()
     if status.st_size > _MOST_BYTES:
@@ -91,6 +95,10 @@ def _read_once(path: Path, encoding: str, sheet: str | None, stamp: tuple[int, i
 
 def _check_kind(path: Path) -> None:
     kind = path.suffix.lower()
+    if kind in _PACKED:
+        raise InvalidInputError(f"{path}: a packed file; unpack it first: {_PACKED[kind]} {path.name}")
+    if kind in _OTHER_SHEETS:
+        raise InvalidInputError(f"{path}: a workbook of another format; save it as .xlsx or CSV")
     if kind not in KINDS:
         raise InvalidInputError(f"{path}: unknown kind {kind or '(no ending)'}; use one of {', '.join(KINDS)}")
 
@@ -98,7 +106,8 @@ def _check_kind(path: Path) -> None:
 def is_empty(value: Any) -> bool:
     """Whether a cell is empty: no text, only spaces, missing, or NaN, also written as a word."""
     if isinstance(value, str):
-        return value.strip().lower() in ("", "nan")
+        first = value[:1]  # most cells are texts, which their first character decides
+        return not first or ((first in "nN" or first.isspace()) and value.strip().lower() in ("", "nan"))
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
 
 
@@ -113,17 +122,13 @@ def place(path: str | os.PathLike[str], index: Any) -> str:
     return f"{Path(path).name}, {'line' if of_lines else 'row'} {index}"
 
 
-def text_of_file(path: Path, encoding: str = "utf-8") -> str:
-    """A text file's content, decoded as UTF-8 or else by ``encoding``, without a byte order mark.
+def text_of_file(path: Path) -> str:
+    """The content of a text file in UTF-8 or UTF-16, without a byte order mark.
 
     Raises:
         InvalidInputError: it has another encoding (names the line), is empty, or is a binary file.
     """
-    return _text_of(path, path.read_bytes(), encoding)
-
-
-def _text_of(path: Path, content: bytes, encoding: str) -> str:
-    return _decoded(path, content, encoding)[0]
+    return _decoded(path, path.read_bytes(), "utf-8")[0]
 
 
 def _decoded(path: Path, content: bytes, encoding: str) -> tuple[str, str]:
@@ -174,7 +179,7 @@ def _read_csv(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
 
 def _columns(
     path: Path, content: bytes, encoding: str, separator: str, is_separator: bool
-) -> tuple[list[str], list[list[str]], Sequence[int]]:
+) -> tuple[list[str], list[list[str]], np.ndarray]:
     """The header, the cells of each column, and the line of each row.
 
     Raises:
@@ -247,7 +252,7 @@ def _lines(content: bytes, encoding: str) -> Iterator[str]:
 
 def _plain_records(path: Path, content: bytes, encoding: str) -> list[tuple[int, list[str]]] | None:
     """The records of a TSV whose quotes are plain characters; None if they are quotes."""
-    text = _text_of(path, content, encoding)
+    text = _decoded(path, content, encoding)[0]
     lines = enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
     plain = [(number, cells.split("\t")) for number, cells in lines if cells]
     if len({len(cells) for _, cells in plain}) > 1 or len(plain[0][1]) == 1:
@@ -289,7 +294,7 @@ def _read_json_lines(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
 
 def _read_json(path: Path, content: bytes, encoding: str) -> pd.DataFrame:
     try:
-        value = json.loads(_text_of(path, content, encoding))
+        value = json.loads(_decoded(path, content, encoding)[0])
     except json.JSONDecodeError as error:
         raise InvalidInputError(
             f"{path.name}, line {error.lineno}: not JSON; if each line is an object, name the file .jsonl"
@@ -429,15 +434,18 @@ def _formulas(content: bytes, sheet: str, cells: pd.DataFrame) -> dict[int, str]
     if not cells.isna().any(axis=None) and len(cells) == cells.index[-1] - cells.index[0] + 1:
         return {}
     first: dict[int, str] = {}
-    for row in openpyxl.load_workbook(io.BytesIO(content), read_only=True)[sheet].iter_rows(min_row=cells.index[0] + 2):
-        for cell in row:
-            if cell.data_type == "f" and cell.column - 1 in cells.columns:
-                stored = cell.row - 1 in cells.index and cells.at[cell.row - 1, cell.column - 1] is not None
-                first |= {} if stored or cell.column - 1 in first else {cell.column - 1: cell.coordinate}
+    rows = openpyxl.load_workbook(io.BytesIO(content), read_only=True)[sheet].iter_rows(min_row=cells.index[0] + 2)
+    for cell in itertools.chain.from_iterable(rows):
+        if cell.data_type != "f" or cell.row is None or cell.column is None:
+            continue
+        row, column = cell.row - 1, cell.column - 1
+        stored = row in cells.index and column in cells.columns and cells.at[row, column] is not None
+        if column in cells.columns and column not in first and not stored:
+            first[column] = cell.coordinate
     return first
 
 
-def _frame(path: Path, header: Sequence[str], columns: Iterable[Iterable[Any]], index: Sequence[int]) -> pd.DataFrame:
+def _frame(path: Path, header: Sequence[str], columns: Iterable[Iterable[Any]], index: Lines) -> pd.DataFrame:
     if len(index) == 0:
         raise InvalidInputError(f"{path}: there are no rows")
     names = [name.strip() or f"column {number}" for number, name in enumerate(header, start=1)]

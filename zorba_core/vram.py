@@ -39,7 +39,7 @@ _MAX_SIZE = 10**9
 _WHOLE_BLOCK_SLACK = 1e-9
 
 
-class Workload(Checked):
+class Workload(Checked, frozen=True):
     """The input of one forward pass: B sequences of L tokens, computed in ``dtype``."""
 
     batch_size: int = Field(default=8, ge=1, le=_MAX_SIZE)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
-
-import streamlit as st
 
 _HERE = Path(__file__).parent
-_PARTS = ("allocation.js", "fleet.js", "draw.js", "view.js", "explore.js")  # each imports only from those before it
+# Each imports only from those before it.
+_PARTS = ("address.js", "allocation.js", "fleet.js", "draw.js", "view.js", "explore.js")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 
 
@@ -25,16 +23,3 @@ def text_of(name: str) -> str:
 def module() -> str:
     """All scripts as one ES module: Streamlit serves a component's script as one file."""
     return "\n".join(_IMPORT.sub("", text_of(name)) for name in _PARTS)
-
-
-_COMPONENT = st.components.v2.component(
-    "zorba_explore", html=text_of("explore.html"), css=text_of("explore.css"), js=module()
-)
-EVENTS = ("ask", "file", "keep", "forget", "go")
-
-
-def explore(key: str, data: dict[str, Any], on_state: Any, on_events: dict[str, Any]) -> Any:
-    """Draw the component. ``on_state`` is called after each release, ``on_events`` by the name of one of
-    :data:`EVENTS`."""
-    callbacks = {f"on_{name}_change": on_events.get(name, lambda: None) for name in EVENTS}
-    return _COMPONENT(key=key, data=data, on_state_change=on_state, **callbacks)

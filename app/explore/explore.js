@@ -1,6 +1,7 @@
 // The first page: what the user does with the fleet, the point and the cells. `fields` are those of
 // app.scenario.Scenario; they go out on release, with a revision, and answers to an older revision are ignored.
 
+import { address_of } from "./address.js";
 import { balanced, closest_two_level, measures } from "./allocation.js";
 import { CURVE, columns, curveAxes, drawBars, drawCurve, drawDoubt, drawMatrix, drawSquares, drawSum, hueOf, legendOf, lookOf, num } from "./draw.js";
 import { span_of, usual_rows, usual_sizes } from "./fleet.js";
@@ -11,32 +12,38 @@ const LOST = "The connection to the server is lost. The page goes on; what only 
 const once = new Intl.NumberFormat("en").format;
 
 class Explore {
-  constructor(root, send, alive) {
-    Object.assign(this, { root, send, alive, revision: 0, past: [], hot: null, client: 0, cell: null, asked: 0, lost: false });
+  // `send` gives the core a value; `place` is the page around (see the end of this file), and a notebook has none.
+  constructor(root, send, place) {
+    Object.assign(this, { root, send, place, revision: 0, past: [], hot: null, client: 0, cell: null, asked: 0, lost: false });
     this.$ = (selector) => root.querySelector(selector);
     this.watch = new ResizeObserver(() => { this.scale = null; this.soon(); });
     this.watch.observe(root);
     this.heart = setInterval(() => this.beat(), 1000);
+    this.unheard = place?.onBack((address) => this.tell({ address }));
     this.listen();
   }
 
   close() {
     this.watch.disconnect();
     clearInterval(this.heart);
-    clearTimeout(this.poll);
+    this.unheard?.();
+    for (const timer of [this.poll, this.typing, this.refine, this.table]) clearTimeout(timer);
     cancelAnimationFrame(this.frame);
   }
 
-  // New data of the core. Its fields replace ours on a first visit, for a link, and on Back.
+  // New data of the core. Its fields replace ours on a first visit, for a link or a file, and on Back. A new session of
+  // the same page (the server was lost) gets ours: it knows no more than an address.
   update(data) {
-    if (!this.data) this.fill(data);
-    const unsent = this.data && data.session !== this.data.session && this.sentAt; // a new server must not undo a move
+    const { data: former, origin } = this, renewed = former && data.session !== former.session;
+    if (!former) this.fill(data);
     this.data = data;
-    if (data.origin !== this.origin) {
-      if (!unsent) Object.assign(this, { fields: structuredClone(data.fields), cell: null, curves: null });
-      Object.assign(this, { origin: data.origin, revision: data.revision, was: structuredClone(this.fields), client: 0 });
-      if (unsent) this.commit();
+    if (data.origin !== origin) {
+      if (!renewed) Object.assign(this, { fields: structuredClone(data.fields), was: structuredClone(data.fields), cell: null, curves: null, client: 0 });
+      Object.assign(this, { origin: data.origin, revision: data.revision });
+      if (renewed) this.commit();
     }
+    if (!former) this.write("replaceState"); // of a damaged or an older link, or of none: no step that Back could return to
+    else if (data.origin !== origin || String(data.compared) !== String(former.compared)) this.write("pushState");
     if (data.revision === this.revision) this.sentAt = 0;
     clearTimeout(this.poll);
     if (data.waiting) this.poll = setTimeout(() => this.send("ask", ++this.asked), 250);
@@ -62,7 +69,13 @@ class Explore {
   }
 
   // --- moves: `move` while the hand is down, `commit` on release --------------------------------------------------------
-  soon() { this.frame ??= requestAnimationFrame(() => { this.frame = null; this.draw(); }); }
+  soon() { this.frame ??= requestAnimationFrame(() => this.now()); }
+
+  now() { // a key that comes before the frame of the one before must not start from the picture before both
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
+    this.draw();
+  }
 
   move(changes) {
     Object.assign(this.fields, changes);
@@ -74,10 +87,19 @@ class Explore {
     clearTimeout(this.typing);
     if (JSON.stringify(this.fields) !== JSON.stringify(this.was)) this.past.push(this.was);
     this.was = structuredClone(this.fields);
-    Object.assign(this, { dirty: false, sentAt: performance.now(), revision: this.revision + 1, fine: false });
-    this.send("state", { origin: this.origin, revision: this.revision, fields: this.was });
+    this.dirty = false;
+    this.write("pushState");
+    this.tell({ fields: this.was });
     this.soon();
   }
+
+  // The fields, or the address that Back and Forward went to: Streamlit tells the core of these too, but not always.
+  tell(what) {
+    Object.assign(this, { sentAt: performance.now(), revision: this.revision + 1 });
+    this.send("state", { origin: this.origin, revision: this.revision, ...what });
+  }
+
+  write(how) { this.place?.write(how, (before) => address_of(this.was, this.data.defaults, this.data.compared, before)); }
 
   change(changes) { this.move(changes); this.commit(); }
 
@@ -116,16 +138,17 @@ class Explore {
 
   // --- the loss of the server -------------------------------------------------------------------------------------------
   async beat() {
-    if (this.beating || !this.alive || !(this.lost || (this.sentAt && performance.now() - this.sentAt > 3000))) return;
+    const waited = this.sentAt ? performance.now() - this.sentAt : 0;
+    if (this.beating || !this.place || !(this.lost || waited > 3000)) return;
     this.beating = true;
-    const alive = await this.alive().catch(() => false);
+    const alive = await this.place.alive().catch(() => false);
     this.beating = false;
     if (this.lost !== !alive) this.soon();
-    if (alive && this.sentAt && performance.now() - this.sentAt > 6000) { // it did not hear us
-      this.sentAt = performance.now();
-      this.send("state", { origin: this.origin, revision: this.revision, fields: this.was, again: ++this.asked });
-    }
     this.lost = !alive;
+    if (alive && waited > 6000) { // a server that has just started does not know this page
+      this.sentAt = performance.now();
+      this.place.visit();
+    }
   }
 
   // --- drawing ----------------------------------------------------------------------------------------------------------
@@ -242,7 +265,7 @@ class Explore {
     this.$("summary span").textContent = `Batch ${fields.batch}, length ${fields.length}`;
     this.$(".needs").textContent = `A client needs ${view.needs.model_gib.toFixed(2)} GiB for the model and ${view.needs.block_gib.toFixed(2)} GiB for each of the ${view.needs.num_blocks} blocks that it trains.`;
     const rows = fields.rows.length ? fields.rows : usual_rows(view.needs);
-    if (!this.focused(".rows")) this.$(".rows").value = rows.map(([gib, clients]) => (clients === 1 ? `${gib}` : `${gib} x ${clients}`)).join(", ");
+    if (!this.focused(".rows")) this.$(".rows").value = rows.map(([gib, clients]) => (clients === 1 ? `${+gib.toFixed(3)}` : `${+gib.toFixed(3)} x ${clients}`)).join(", ");
     this.$("[data-act=undo]").disabled = !this.past.length;
     this.$("[data-act=keep]").disabled = this.data.kept.length >= 4 || Boolean(view.problem);
     for (const input of this.root.querySelectorAll(".methods input")) input.checked = input.closest("tr").className === fields.follow;
@@ -404,9 +427,9 @@ class Explore {
       for (let i = 0; i < bytes.length; i += 8192) binary += String.fromCharCode(...bytes.subarray(i, i + 8192));
       this.send("file", { name: file.name, base64: btoa(binary), at: ++this.asked });
     });
-    $(".note a").addEventListener("click", (event) => { event.preventDefault(); this.send("go", "findings"); });
+    $(".note a")?.addEventListener("click", (event) => { if (this.place) { event.preventDefault(); this.place.visit(event.target.href); } });
     const acts = { draw: () => this.setFleet({ seed: this.fields.seed + 1, bars: [] }), undo: () => this.back(), rescue: () => this.setFleet(this.data.rescue),
-      paper: () => this.setFleet({ ...this.data.paper, model: this.fields.model, ...OF_MODEL }), keep: () => this.send("keep", ++this.asked),
+      paper: () => this.setFleet({ ...this.data.defaults, model: this.fields.model, follow: this.fields.follow }), keep: () => this.send("keep", ++this.asked),
       less: () => this.step(-1), more: () => this.step(1) };
     for (const button of root.querySelectorAll("[data-act]")) button.addEventListener("click", () => acts[button.dataset.act]());
     root.addEventListener("transitionend", (event) => { if (event.target === root) this.soon(); }); // another theme
@@ -421,7 +444,10 @@ class Explore {
     this.commit();
   }
 
-  step(blocks) { this.setBars([[this.client, (this.view.gib[this.client] ?? 0) + blocks * this.view.needs.block_gib]], "later"); }
+  step(blocks) {
+    if (this.frame) this.now();
+    this.setBars([[this.client, (this.view.gib[this.client] ?? 0) + blocks * this.view.needs.block_gib]], "later");
+  }
 
   // A control was changed: a number out of range is named and not used.
   typed(input) {
@@ -439,7 +465,11 @@ class Explore {
 
   keys() {
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }, on = (selector, act) =>
-      this.$(selector).addEventListener("keydown", (event) => { if (this.view && !event.ctrlKey && !event.metaKey && !event.altKey && act(event) !== false) event.preventDefault(); });
+      this.$(selector).addEventListener("keydown", (event) => {
+        if (!this.view || event.ctrlKey || event.metaKey || event.altKey) return;
+        if (this.frame) this.now();
+        if (act(event) !== false) event.preventDefault();
+      });
     on(".point", ({ key }) => {
       const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity }[key];
       return by === undefined ? false : this.setTotal(this.view.limit + by, "later");
@@ -490,21 +520,47 @@ function keptAt({ budget, needs, clients }, gib) {
 
 const pages = new WeakMap();
 
-// A notebook's widget (anywidget): `model` has `html` and `data`, and gets what `send` names.
+// A notebook's widget (anywidget): `model` has `html` and `data`, and gets events. In a shadow root, so that the notebook's
+// style and this one stay apart; the notebook gets no keys from it, where "0 0" would restart the kernel.
 function render({ model, el }) {
-  el.innerHTML = model.get("html");
-  const page = new Explore(el.querySelector(".explore"), (name, value) => { model.set(name, value); model.save_changes(); });
-  model.on("change:data", () => page.update(model.get("data")));
-  page.update(model.get("data"));
-  return () => page.close();
+  const host = el.appendChild(document.createElement("div")), shadow = host.attachShadow({ mode: "open" });
+  host.style.padding = "4px"; // the ring of the focus, which a cell's edge would cut
+  host.dataset.lmSuppressShortcuts = "true";
+  host.addEventListener("keydown", (event) => event.stopPropagation());
+  shadow.innerHTML = model.get("html");
+  shadow.querySelector(".note a").replaceWith("notebook 03");
+  const page = new Explore(shadow.querySelector(".explore"), (event, value) => model.send({ event, value }));
+  const answered = () => page.update(model.get("data"));
+  model.on("change:data", answered);
+  answered();
+  return () => { model.off("change:data", answered); page.close(); };
 }
+
+// What the page does with Streamlit's: the address, whether the server is there, and going to an address. Streamlit listens
+// to Back alone (popstate); on that it executes the page of the address anew, also in a session that it has just begun.
+const PLACE = {
+  write(how, query) {
+    const before = location.search.slice(1), after = query(before);
+    if (after !== before) history[how]({}, "", location.pathname + (after && `?${after}`));
+  },
+  onBack(act) {
+    const { pathname } = location;
+    const listen = (event) => { if (event.isTrusted && location.pathname === pathname) act(location.search.slice(1)); };
+    addEventListener("popstate", listen);
+    return () => removeEventListener("popstate", listen);
+  },
+  alive: async () => (await fetch(new URL("_stcore/health", document.baseURI), { cache: "no-store", signal: AbortSignal.timeout(2000) })).ok,
+  visit(url) {
+    if (url) history.pushState({}, "", url);
+    dispatchEvent(new PopStateEvent("popstate"));
+  },
+};
 
 export default function explore(component) {
   if (!component) return { render };
   const { parentElement, data, setStateValue, setTriggerValue } = component;
   const send = (name, value) => (name === "state" ? setStateValue : setTriggerValue)(name, value);
-  const alive = async () => (await fetch(new URL("_stcore/health", document.baseURI), { cache: "no-store", signal: AbortSignal.timeout(2000) })).ok;
-  if (!pages.has(parentElement)) pages.set(parentElement, new Explore(parentElement.querySelector(".explore"), send, alive));
+  if (!pages.has(parentElement)) pages.set(parentElement, new Explore(parentElement.querySelector(".explore"), send, PLACE));
   pages.get(parentElement).update(data);
   return () => { pages.get(parentElement)?.close(); pages.delete(parentElement); };
 }

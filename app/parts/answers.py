@@ -1,15 +1,17 @@
-"""What the core answers to the component of the page Explore. No Streamlit."""
+"""What the core answers to the component of the page Explore, and what a move there changes. No Streamlit."""
 
 from __future__ import annotations
 
+import base64
 from concurrent.futures import Future, wait
 from typing import Any
 
 from app import scenario as scenarios
 from app.parts import fleets
 from app.parts.doubt import measured
-from app.scenario import SHAPES, Scenario, method_titles
+from app.scenario import MOST_COMPARED, SHAPES, Scenario, method_titles
 from zorba_core.allocation import Solution
+from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.fleet import MIXES
 from zorba_core.vram import PRESETS
 
@@ -38,7 +40,8 @@ def data_of(scenario: Scenario, study: fleets.Study) -> dict[str, Any]:
         "kept": _kept(scenario),
         "measured": measured(),
         "choices": _choices(),
-        "paper": Scenario().model_dump(mode="json", exclude={"compared", "follow"}),
+        "compared": scenario.compared,
+        "defaults": Scenario().model_dump(mode="json", exclude={"compared"}),
     }
 
 
@@ -112,6 +115,45 @@ def _kept(scenario: Scenario) -> list[dict[str, Any]]:
             }
         )  # fmt: skip
     return kept
+
+
+def after(scenario: Scenario, event: str, value: Any) -> Scenario:
+    """The scenario after an event of the component: ``state`` (a release: its fields), ``file`` (a file, or the numbers
+    typed into the list), ``keep`` (this fleet, for comparison) and ``forget`` (a kept one). Others change nothing.
+
+    Raises:
+        InvalidInputError: the file or the numbers are no fleet, or the fleet cannot be kept; a sentence for the page.
+    """
+    if event == "state":
+        return Scenario.of_fields({**value["fields"], "compared": scenario.compared})
+    if event == "file":
+        return Scenario.of_fields({**dict(scenario), "shape": "list", "rows": _rows(value), "bars": (), "flips": ""})
+    if event == "keep":
+        return _with_kept(scenario)
+    if event == "forget":
+        return scenario.replace(compared=tuple(other for other in scenario.compared if other != value))
+    return scenario
+
+
+def _rows(file: dict[str, Any]) -> tuple[tuple[float, int], ...]:
+    try:
+        content = base64.b64decode(file["base64"]) if "base64" in file else list_of_text(str(file.get("text", "")))
+        return fleets.rows_of_file(content)
+    except (ZorbaError, ValueError) as error:
+        said = f"{str(error)[:1].upper()}{str(error)[1:]}. The former fleet stays."
+        raise InvalidInputError(said) from None
+
+
+def _with_kept(scenario: Scenario) -> Scenario:
+    taken = {item.split("|", 1)[0] for item in scenario.compared}
+    slot = next((slot for slot in map(str, range(MOST_COMPARED)) if slot not in taken), None)
+    link = scenarios.link_of(scenario.fleet)
+    if slot is None or any(item.endswith(f"|{link}") for item in scenario.compared):
+        return scenario
+    if len(fleets.gib_of(scenarios.of_link(link))) != len(fleets.gib_of(scenario)):
+        raise InvalidInputError("This list of clients is too long for an address, so it cannot be kept.")
+    name = fleets.name_of(scenario).replace("|", "/")
+    return scenario.replace(compared=(*scenario.compared, f"{slot}|{name}|{link}"))
 
 
 def list_of_text(text: str) -> bytes:

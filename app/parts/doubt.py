@@ -31,7 +31,7 @@ def measured() -> dict[str, Any]:
     table = next(filter(_is_finished, map(_rows, filter(Path.is_file, TABLES))), None)
     if table is None:
         return {"points": [], "title": "", "source": ""}
-    late = table[table["round"] > (1 - _LATE) * table["rounds"]]
+    late = table.loc[table["round"] > (1 - _LATE) * table["rounds"]]
     loss = late.groupby(["arm", "seed"])["loss"].mean().groupby("arm").agg(["mean", "sem", "count"])
     half = loss["sem"] * stats.t.ppf(0.975, loss["count"] - 1)
     lambda_of = table.drop_duplicates("arm").set_index("arm")["lambda"]
@@ -45,7 +45,7 @@ def measured() -> dict[str, Any]:
         f"{first['rounds']} rounds, 95 % intervals."
     )
     return {
-        "points": points[np.isfinite(points).all(axis=1)].to_dict("records"),
+        "points": points.loc[np.isfinite(points).all(axis=1)].to_dict("records"),
         "title": f"Measured: {_answer()}.",
         "source": source,
     }
@@ -54,9 +54,9 @@ def measured() -> dict[str, Any]:
 def _rows(path: Path) -> pd.DataFrame:
     """The rows of measured runs with the most frequent total of blocks."""
     table = pd.read_parquet(path)
-    table = table[(table["role"] == "measure") & (table["placebo_of"] == "")]
+    table = table.loc[(table["role"] == "measure") & (table["placebo_of"] == "")]
     totals = table.drop_duplicates("arm")["T"].mode()
-    return table[table["T"] == totals.iloc[0]] if len(totals) else table
+    return table.loc[table["T"] == totals.iloc[0]] if len(totals) else table
 
 
 def _is_finished(table: pd.DataFrame) -> bool:

@@ -18,11 +18,12 @@ from zorba_core.data.infer import joined, listed, task_for
 from zorba_core.data.labels import label_text
 from zorba_core.data.load import missing
 from zorba_core.data.own_rows import read_rows
-from zorba_core.data.task import FIELD, TASKS, Overrides, TableRows, Task, get_task
+from zorba_core.data.task import FIELD, TASKS, Overrides, TableRows, Task
 from zorba_core.engine.settings import LARGE, Settings, is_large
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import write_bytes, write_text
 from zorba_core.runs.models import bundled_models, default_model, models_folder
+from zorba_core.runs.request import TrainRequest
 
 OWN = "Rows of my own"
 ROUNDS = 60
@@ -199,7 +200,7 @@ def _mapped(path: str, frame: pd.DataFrame, tokenizer: Any) -> dict[str, Any]:
         required=True, key=f"kind_{turn}",
     )  # fmt: skip
     is_label = kind == "chooses a label"
-    asked_first = None if usual is None else usual.rows.label if is_label else usual.answer
+    asked_first = None if usual is None else getattr(usual.rows, "label", None) if is_label else usual.answer
     asked = two.selectbox(
         "Label column" if is_label else "Answer column", columns, key=f"asked_{turn}",
         index=columns.index(asked_first) if asked_first in columns else len(columns) - 1,
@@ -254,8 +255,9 @@ def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> 
     from zorba_core.runs.load import suited_settings
 
     try:
-        task = get_task(options["dataset"]) if "dataset" in options else _own_task(options, _tokenizer(model))
         given = {name: value for name, value in options.items() if name in Settings.model_fields}
+        rows = {name: value for name, value in options.items() if name not in given}
+        task = TrainRequest(**rows).resolved_task(model)
         settings = suited_settings(task, model, given)
         expected = expect(task, model, settings, allocation)
         return expected.sentence(Path(model).name, task.counted, settings, allocation.num_clients)
@@ -263,19 +265,8 @@ def expectation(model: str, options: dict[str, Any], allocation: Allocation) -> 
         return str(error)
 
 
-def _own_task(options: dict[str, Any], tokenizer: Any) -> Task:
-    overrides = Overrides(
-        tuple(listed(options["text"])),
-        options.get("label"),
-        options.get("answer"),
-        label_words=tuple(listed(options.get("label_words") or "")),
-        client=options["client"],
-    )
-    return task_for(options["data"], overrides, tokenizer=lambda: tokenizer)
-
-
 def client_count(options: dict[str, Any]) -> int | None:
     """Number of clients in the rows; None if no column has them."""
     if not options.get("client"):
         return None
-    return int(read_rows(TableRows(options["data"]))[options["client"]].nunique())
+    return pd.Series(read_rows(TableRows(options["data"]))[options["client"]]).nunique()

@@ -256,5 +256,6 @@ def _named_run(job: Job, existing: bool = True) -> Path | None:
     except OSError:
         return None
     named = next((Path(line.removeprefix("run ")) for line in lines if line.startswith("run ")), None)
-    inside = named is not None and named.parent.resolve() == Path(job.folder).parent.parent.resolve()
-    return named if inside and (named.is_dir() or not existing) else None
+    if named is None or named.parent.resolve() != Path(job.folder).parent.parent.resolve():
+        return None
+    return named if named.is_dir() or not existing else None

@@ -95,7 +95,7 @@ def last(run: Run) -> float:
 
 def best(run: Run) -> float:
     """The best accuracy of the evaluations; NaN before the first."""
-    return float(run.metrics["eval_accuracy"].max())
+    return math.nan if run.best_accuracy is None else run.best_accuracy
 
 
 def metric_title(run: Run) -> str:
@@ -178,7 +178,7 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
     names = list(dict.fromkeys(name for each in facts.values() for name in each))
     shown = {run: [_short(each.get(name)) for name in names] for run, each in facts.items()}
     frame = pd.DataFrame(shown, index=pd.Index(names, name="setting"))
-    return frame[frame.nunique(axis=1) > 1]
+    return frame.loc[frame.nunique(axis=1) > 1]
 
 
 def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:

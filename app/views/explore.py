@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
+import functools
 import uuid
 from typing import Any
 
 import streamlit as st
 
-from app import scenario as scenarios
-from app.explore import explore
+from app.explore.component import explore
 from app.parts import downloads, fleets, ui
-from app.parts.answers import data_of, list_of_text
-from app.scenario import MOST_COMPARED, Scenario, begin, end, origin, put, store, stored
-from zorba_core.errors import ZorbaError
+from app.parts.answers import after, data_of
+from app.parts.session import begin, origin, put, store, stored
+from app.scenario import Scenario, of_link
+from zorba_core.errors import InvalidInputError
 
 KEY = "explore"
 _REVISION, _SESSION, _MESSAGE = "explore_revision", "explore_session", "explore_message"
@@ -37,10 +36,7 @@ def _explore() -> None:
         "revision": st.session_state.get(_REVISION, 0),
         "message": st.session_state.get(_MESSAGE, ""),
     }
-    result = explore(KEY, {**data_of(scenario, study), **state}, _take, _EVENTS)
-    end(scenario)
-    if result.go == "findings":
-        st.switch_page("views/findings.py")
+    explore(KEY, {**data_of(scenario, study), **state}, _take, _EVENTS)
     if not study.problem:
         _links(scenario, study)
 
@@ -60,44 +56,28 @@ def _sent(name: str) -> Any:
 
 
 def _take() -> None:
-    """A release: the fields, unless they are older than a link or Back."""
+    """A release, or Back: the fields, unless they are older than a link or a file, or the address."""
     state = _sent("state")
     if not isinstance(state, dict) or state.get("origin") != origin():
         return
-    fields = {name: value for name, value in state["fields"].items() if name != "compared"}
-    store(Scenario.of_fields({**fields, "compared": stored().compared}))
     st.session_state[_REVISION] = int(state["revision"])
     st.session_state.pop(_MESSAGE, None)
+    if "address" in state:
+        put(of_link(str(state["address"])))
+    else:
+        store(after(stored(), "state", state))
 
 
-def _take_file() -> None:
-    """A file, or the numbers typed into the list. If it is no fleet, the former one stays."""
-    file = _sent("file") or {}
+def _take_event(event: str) -> None:
+    """A file, or a fleet to keep or to forget. A wrong one changes nothing."""
     try:
-        content = base64.b64decode(file["base64"]) if "base64" in file else list_of_text(str(file["text"]))
-        rows = fleets.rows_of_file(content)
-    except (ZorbaError, binascii.Error, ValueError) as error:
-        st.session_state[_MESSAGE] = f"{str(error)[:1].upper()}{str(error)[1:]}. The former fleet stays."
+        scenario = after(stored(), event, _sent(event) or {})
+    except InvalidInputError as error:
+        st.session_state[_MESSAGE] = str(error)
         return
     st.session_state.pop(_MESSAGE, None)
-    put(Scenario.of_fields({**dict(stored()), "shape": "list", "rows": rows, "bars": (), "flips": ""}))
+    (put if event == "file" else store)(scenario)
 
 
-def _keep() -> None:
-    scenario = stored()
-    taken = {item.split("|", 1)[0] for item in scenario.compared}
-    slot = next((slot for slot in map(str, range(MOST_COMPARED)) if slot not in taken), None)
-    link = scenarios.link_of(scenario.fleet)
-    if slot is None or any(item.endswith(f"|{link}") for item in scenario.compared):
-        return
-    name = fleets.name_of(scenario).replace("|", "/")
-    store(scenario.replace(compared=(*scenario.compared, f"{slot}|{name}|{link}")))
-
-
-def _forget() -> None:
-    scenario, item = stored(), _sent("forget")
-    store(scenario.replace(compared=tuple(other for other in scenario.compared if other != item)))
-
-
-_EVENTS = {"file": _take_file, "keep": _keep, "forget": _forget}
+_EVENTS = {event: functools.partial(_take_event, event) for event in ("file", "keep", "forget")}
 page()

@@ -41,7 +41,7 @@ def page() -> None:
     frame = _filtered(pd.DataFrame(claims))
     st.caption(f"{len(frame)} of {len(claims)} claims. Choose one for details.")
     rows = ui.table(
-        frame[["verdict", "says", "measured", "where"]],
+        frame.loc[:, ["verdict", "says", "measured", "where"]],
         names=list(frame["id"]),
         param="claim",
         height=min(400, 38 + 35 * max(1, len(frame))),
@@ -111,11 +111,11 @@ def _filtered(frame: pd.DataFrame) -> pd.DataFrame:
         kinds = st.multiselect("About", list(KINDS), key="about", bind="query-params", placeholder="all")
         text = st.text_input("Find", key="find", bind="query-params", placeholder="words", icon=":material/search:")
     if verdicts:
-        frame = frame[frame["verdict"].isin(verdicts)]
+        frame = frame.loc[frame["verdict"].isin(verdicts)]
     if kinds:
-        frame = frame[frame["where"].str.contains("|".join(KINDS[kind] for kind in kinds))]
+        frame = frame.loc[frame["where"].str.contains("|".join(KINDS[kind] for kind in kinds))]
     for word in text.lower().split():
-        frame = frame[frame.agg(" ".join, axis=1).str.lower().str.contains(word, regex=False)]
+        frame = frame.loc[frame.agg(" ".join, axis=1).str.lower().str.contains(word, regex=False)]
     return frame
 
 

@@ -117,12 +117,15 @@ def _remove(paths: Sequence[Path]) -> None:
 def _curves(chosen: Sequence[runs.Run]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         measure = st.segmented_control(
-            "Curve", list(MEASURES), format_func=MEASURES.get, key="measure", bind="query-params", required=True,
-            default="eval_accuracy", label_visibility="collapsed",
+            "Curve", list(MEASURES), format_func=MEASURES.__getitem__, key="measure", bind="query-params",
+            required=True, default="eval_accuracy", label_visibility="collapsed",
         )  # fmt: skip
-        x = st.selectbox("Against", list(AXES), format_func=AXES.get, key="x", bind="query-params", width=200)
+        x = st.selectbox("Against", list(AXES), format_func=AXES.__getitem__, key="x", bind="query-params", width=200)
         smooth = st.number_input("Smooth over", 1, 50, key="smooth", bind="query-params", width=130)
-        log = st.toggle("Log axis", key="log", bind="query-params")
+        log = st.toggle("Log values", key="log", bind="query-params")
+        log_x = st.toggle(
+            "Log x", key="log_x", bind="query-params", help="The value before the first round is not on this axis."
+        )
         together = st.toggle(
             "Mean over seeds", key="together", bind="query-params",
             help="Runs that differ only in their seed become one curve with a band from the least to the most.",
@@ -135,8 +138,8 @@ def _curves(chosen: Sequence[runs.Run]) -> None:
         )
     ui.figure(
         learning_curves_figure(
-            chosen, measure=measure, x=x, log=log, smooth=smooth, groups=_groups(chosen) if together else None,
-            palette=ui.palette(), height=340,
+            chosen, measure=measure, x=x, log=log, log_x=log_x, smooth=smooth,
+            groups=_groups(chosen) if together else None, palette=ui.palette(), height=340,
         ),
         key="curves", name="zorba-curves", alt=f"{MEASURES[measure]} of {ui.count(len(chosen), 'run')}.",
     )  # fmt: skip

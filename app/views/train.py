@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import streamlit as st
 
 from app.parts import fleets, forms, jobs, pictures, runs, ui
-from app.scenario import Scenario, begin, end
+from app.parts.session import begin, end
+from app.scenario import Scenario
 from zorba_core.allocation import Allocation
 from zorba_core.data.baselines import of_baselines
 from zorba_core.engine.parts import method_facts
@@ -20,7 +21,7 @@ from zorba_core.plots.training import curves_figure
 from zorba_core.vram import GIB
 
 EVERY_SECONDS = 2.0
-BADGES = {
+BADGES: dict[str, tuple[Literal["blue", "green", "orange", "red"], str]] = {
     "starting": ("blue", ":material/hourglass_top:"),
     "running": ("green", ":material/play_circle:"),
     "stopping": ("orange", ":material/stop_circle:"),
@@ -72,7 +73,7 @@ def _form() -> Form:
     one, two = st.columns([0.62, 0.38])
     titles = forms.datasets()
     rows = one.selectbox(
-        "Rows", [*titles, forms.OWN], format_func=lambda name: titles.get(name, name), key="train_rows",
+        "Rows", [*titles, forms.OWN], format_func=lambda name: str(titles.get(name, name)), key="train_rows",
         persist_state="session", on_change=forms.suit_model,
     )  # fmt: skip
     model = two.selectbox(
@@ -272,7 +273,7 @@ def _progress(job: jobs.Job, run: runs.Run) -> None:
     done = run.rounds_done
     evaluated, title = metrics.dropna(subset=["eval_accuracy"]), runs.metric_title(run)
     st.progress(min(1.0, done / max(rounds, 1)), f"Round {done} of {rounds}")
-    seconds = float(metrics["seconds"].max()) if len(metrics) else 0.0
+    seconds = float(metrics["seconds"].iloc[-1]) if len(metrics) else 0.0
     left = seconds / done * (rounds - done) if done else None
     memory = jobs.memory_of(job)
     tiles = (

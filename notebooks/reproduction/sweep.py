@@ -22,12 +22,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
+from notebooks.reproduction.coupling import coupled_noise, direction_coupling
 from notebooks.reproduction.frames import where
 from zorba_core.allocation import Allocation
 from zorba_core.engine.communication import run_communication
@@ -40,15 +42,14 @@ COMMAND = "python -m notebooks.reproduction"
 FOLDER, SCRATCH = Path("artifacts/experiments"), Path("artifacts/experiments/work")
 STEP = 2**0.5  # between two rates of a grid, where a cell gives none
 MOST_RATES = 7  # of one arm; a best rate on the edge of so many is reported as such
-# Measures of an allocation: the property of Allocation, by column.
-MEASURES = {
-    "lambda": "bias_lambda",
-    "V": "mean_inverse_popularity",
-    "E": "coupled_noise",
-    "D": "direction_coupling",
-    "N_eff": "effective_clients",
-    "T": "total_blocks",
-    "min_c": "min_popularity",
+MEASURES: Mapping[str, Callable[[Allocation], float]] = {  # of an allocation, by column
+    "lambda": attrgetter("bias_lambda"),
+    "V": attrgetter("mean_inverse_popularity"),
+    "E": coupled_noise,
+    "D": direction_coupling,
+    "N_eff": attrgetter("effective_clients"),
+    "T": attrgetter("total_blocks"),
+    "min_c": attrgetter("min_popularity"),
 }
 COLUMNS: Mapping[str, str] = {
     "experiment": "string",
@@ -384,7 +385,7 @@ def rows_of(planned: PlannedRun, run: Any, status: str) -> pd.DataFrame:
         **{name: getattr(settings, name) for name in ("seed", "rounds")},
         "lr": math.nan if settings.lr == "auto" else settings.lr,
         "psi_gib": float(psi_N.sum()) / GIB,
-        **{column: float(getattr(allocation, name)) for column, name in MEASURES.items()},
+        **{column: float(measure(allocation)) for column, measure in MEASURES.items()},
         **_measured_before(environment),
         "status": status,
         "config_sha256": planned.sha256,

@@ -32,25 +32,12 @@ def weights(A_MN):
     return [sum(1 / c[m] for m, other in cells if other == n) / len(A_MN) for n in range(len(A_MN[0]))]
 
 
-def noise(A_MN):
-    cells, c, k = counts(A_MN)
-    return sum(k[n] / c[m] ** 2 for m, n in cells) / len(A_MN)
-
-
-def coupling(A_MN):
-    _, c, _ = counts(A_MN)
-    both = [[sum(x * y for x, y in zip(first, second, strict=True)) for second in A_MN] for first in A_MN]
-    return sum((both[m][other] / c[m]) ** 2 for m in range(len(c)) for other in range(len(c))) / len(c)
-
-
 FORMULAS = {
     "bias_lambda": lambda A: sum(1 / least**2 for least in scarcest(A)),
     "mean_inverse_popularity": lambda A: sum(1 / count for count in counts(A)[1]) / len(A),
     "effective_clients": lambda A: 1 / sum(weight**2 for weight in weights(A)),
     "largest_influence": lambda A: max(weights(A)),
     "min_popularity": lambda A: min(counts(A)[1]),
-    "coupled_noise": noise,
-    "direction_coupling": coupling,
     "total_blocks": lambda A: len(counts(A)[0]),
 }
 

@@ -35,10 +35,10 @@ def matrix(answer: dict) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_page_opens_with_every_shape_and_writes_no_address(app, shape):
+def test_the_page_opens_with_every_shape_and_the_server_leaves_the_address_to_the_browser(app, shape):
     app.query_params["shape"] = shape
     texts(app.run())
-    assert dict(app.query_params) == ({} if shape == "uniform" else {"shape": shape})
+    assert dict(app.query_params) == {"shape": shape}
 
 
 @pytest.mark.parametrize("shape", SHAPES)

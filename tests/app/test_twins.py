@@ -7,7 +7,8 @@ import pytest
 
 from app.explore import text_of
 from app.parts import fleets
-from app.scenario import SHAPES, Scenario
+from app.scenario import SHAPES, Scenario, link_of
+from tests.app.test_scenario import SCENARIOS
 from zorba_core.allocation import Problem, solve, water_filled_bound
 from zorba_core.vram import PRESETS, Workload, psi_block_bytes, psi_model_bytes
 
@@ -35,6 +36,11 @@ SIZES = """async ([source, cases]) => {
 DRAWN = """async ([source, cases]) => {
     const page = await import('data:text/javascript;charset=utf-8,' + encodeURIComponent(source));
     return cases.map(([fields, needs, draw]) => page.gib_of(fields, needs, draw));
+}"""
+
+ADDRESSES = """async ([source, [fields, usual, compared]]) => {
+    const { address_of } = await import('data:text/javascript;charset=utf-8,' + encodeURIComponent(source));
+    return address_of(fields, usual, compared, 'clients=7&foo=%C3%BC&unit=%25&compared=old');
 }"""
 
 
@@ -98,3 +104,13 @@ def test_a_fleet_that_moves_in_the_browser_is_the_one_that_the_core_draws(browse
     page.close()
     for scenario, gib in zip(scenarios, drawn, strict=True):
         assert gib == pytest.approx(fleets.gib_of(scenario).tolist(), rel=1e-6), scenario.shape
+
+
+def test_browser_and_core_write_equal_addresses(browser):
+    page = browser.new_page()
+    usual = Scenario().model_dump(mode="json", exclude={"compared"})
+    for scenario in [*SCENARIOS, Scenario(rows=tuple((1 + n / 700, 1) for n in range(200)), low=0.1 + 0.2)]:
+        case = [scenario.model_dump(mode="json", exclude={"compared"}), usual, scenario.compared]
+        written = page.evaluate(ADDRESSES, [text_of("address.js"), case])
+        assert written == "&".join(filter(None, ["foo=%C3%BC", link_of(scenario)]))
+    page.close()

@@ -77,6 +77,16 @@ MESSAGES = [[{"role": role, "content": text} for role, text in turns] for turns 
 NAMES = {"user": "human", "assistant": "gpt", "system": "system"}
 
 
+def call_of_tool(turns: list) -> list:
+    called = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "look"}}]}
+    return [*turns[:2], called, {"role": "tool", "content": "found"}, turns[2]]
+
+
+def with_picture(turns: list) -> list:
+    parts = [{"type": "text", "text": turns[1]["content"]}, {"type": "image_url", "image_url": {"url": "a.png"}}]
+    return [{"role": "user", "content": parts}, turns[2]]
+
+
 def test_the_last_turn_of_a_conversation_is_the_question_and_what_follows_it_the_answer(tiny_tokenizer, logged):
     shared = [[{"from": NAMES[role], "value": text} for role, text in turns[1:]] for turns in TURNS]
     later = [[*turns, {"role": "user", "content": [{"type": "text", "text": "and now ?"}]}] for turns in MESSAGES]
@@ -87,6 +97,8 @@ def test_the_last_turn_of_a_conversation_is_the_question_and_what_follows_it_the
         ({"prompt": [turns[:2] for turns in MESSAGES], "completion": [turns[2:] for turns in MESSAGES]}, "completion"),
         ({"prompt": REMARKS, "messages": MESSAGES}, "other turns of 60 rows"),
         ({"messages": later}, "other turns of 60 rows"),
+        ({"messages": [call_of_tool(turns) for turns in MESSAGES]}, "other turns of 60 rows"),
+        ({"messages": [with_picture(turns) for turns in MESSAGES]}, "pictures and other parts without text of 60 rows"),
     ]:
         frame = pd.DataFrame(columns)
         task = task_for(frame)
@@ -108,6 +120,8 @@ def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it():
     for columns, overrides, says in [
         ({"a": [f"x{n}" for n in NUMBERS], "b": [f"y{n}" for n in NUMBERS]}, {}, "name it (--label), or name"),
         ({"n": NUMBERS, "label": KINDS}, {}, "no column of text among n, label; name it with --text"),
+        ({"text": [["a", "b"]] * 60, "label": KINDS}, {}, "lists or objects are in text: make a column of each part"),
+        ({"a very long line of text": REMARKS}, {}, "it is the only column: write the names of the columns, such as"),
         ({"boxes": [[{"x": 1}]] * 60}, {}, "boxes hold lists or objects; give a column"),
         ({"boxes": [[1, 2]] * 60}, {"answer": "boxes"}, "boxes hold lists or objects"),
         ({"text": REMARKS, "label": KINDS}, {"label": "label", "answer": "text"}, "give --label or --answer, not both"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -17,6 +18,7 @@ from zorba_core.data.load import load
 from zorba_core.data.sources import file_clients
 from zorba_core.data.task import Overrides, TableRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+from zorba_core.runs.request import TrainRequest
 
 GOOD = "text,label\n" + "".join(f"remark {n} of a kind,{'good' if n % 2 else 'bad'}\n" for n in range(40))
 TEXTS = [f"remark {n} of a kind" for n in range(40)]
@@ -123,6 +125,13 @@ def test_labels_of_test_rows_are_those_trained_on(tmp_path):
         assert says in str(error.value)
 
 
+def test_a_test_file_without_labels_is_named_with_what_to_give(tmp_path):
+    (tmp_path / "train.csv").write_text(GOOD)
+    (tmp_path / "test.csv").write_text("id,text\n1,a remark\n")
+    with pytest.raises(InvalidInputError, match=r"test\.csv: no column 'label' to test on; give .* the training file"):
+        load(task_for(tmp_path), "validation")
+
+
 def test_numbers_are_labels_in_the_order_that_somebody_named(tmp_path):
     order = 'label_names = ["delivery", "billing"]\n'
     assert evaluated(tmp_path, "a,0\nb,1\n", order) == [0, 1]
@@ -193,14 +202,36 @@ def test_a_header_in_another_look_is_the_same_column_and_a_file_without_it_is_na
         load(task_for(tmp_path / "*.csv", Overrides(label="label")))
 
 
-def test_a_table_in_memory_of_another_form_is_refused_with_the_way_to_a_data_frame():
-    class Table:
-        def to_pandas(self) -> None: ...
+def test_rows_in_memory_are_a_table_in_whatever_form_they_are():
+    """Tables of datasets, pyarrow and polars have ``to_pandas``; datasets stores the label as a number of its names."""
+    kinds = ["good", "bad"] * 20
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, kinds, strict=True)]
+    frame = pd.DataFrame(rows)
+    numbered = datasets.Dataset.from_pandas(frame.assign(label=[0, 1] * 20)).cast_column(
+        "label", datasets.ClassLabel(names=["good", "bad"])
+    )
+    under_one = frame.set_axis(pd.MultiIndex.from_tuples([("", "text"), ("label", "")]), axis=1)
+    for table in (
+        rows, iter(rows), {"text": TEXTS, "label": kinds}, numbered, pa.Table.from_pylist(rows), under_one,
+        frame.set_index("text"), frame.set_index([pd.RangeIndex(40, name="number"), "label"]),
+    ):  # fmt: skip
+        task = task_for(table)
+        assert (task.text_columns, task.rows.label, task.label_names) == (("text",), "label", ("bad", "good"))
+        assert len(load(task)) + len(load(task, "validation")) == 40
+    assert TrainRequest(data=iter(rows), test=numbered).test["label"].tolist() == kinds
 
-    for table, says in (([{"text": "a"}], "are a list in place of .* makes one"), (Table(), "Table .*to_pandas")):
-        for take in (task_for, TableRows, lambda given: Overrides(test=given)):
-            with pytest.raises(InvalidInputError, match=says):
-                take(table)
+
+def test_a_table_in_memory_of_another_form_is_refused_with_the_way_to_a_data_frame():
+    splits = datasets.DatasetDict(train=datasets.Dataset.from_dict({"text": TEXTS}))
+    for table, says in (
+        (TEXTS, "are a list in place of .* makes one, with a column of text"),
+        ({"text": TEXTS, "label": [1]}, "columns of different lengths: {'text': 40, 'label': 1}"),
+        (splits, "the splits train of a data set; give one of them, .* save_to_disk"),
+        ("https://example.org/a.csv", "is an address; download the file and give its path"),
+        (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "two columns are called 'text'; give each its own"),
+    ):
+        with pytest.raises(InvalidInputError, match=says):
+            task_for(table)
 
 
 def test_a_client_with_an_empty_file_is_named(tmp_path):

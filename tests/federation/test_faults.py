@@ -229,6 +229,8 @@ def test_a_round_in_which_nobodys_scalars_are_of_use_sends_the_run_back(ask, nod
     grid = Changed(nodes, lambda client, t, given: nonsense if t == 2 else given)
     run = serve(ask(), grid)
     assert (run.rounds[2].diverged, run.rounds[3].after) == (True, 0)  # back to the base model
+    refused = [(event["client"], event["reason"]) for event in run.rounds[2].events if event["what"] == "refused"]
+    assert refused == [(client, "its scalars are non-finite") for client in range(4)]
     assert all_equal(run)
 
 

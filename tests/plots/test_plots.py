@@ -110,6 +110,16 @@ def test_a_curve_keeps_its_colour_and_shows_the_rounds_that_were_evaluated():
     assert [shape.y0 for shape in figure.layout.shapes] == [0.75]
 
 
+def test_logarithmic_axes_reach_around_all_values_above_zero():
+    runs = [run("a", [0.5, None, 0.8, 0.7]), run("b", [0.25, 0.6])]
+    layout = learning_curves_figure(runs, log=True, log_x=True).layout
+    assert layout.xaxis.range[0] < np.log10(1) < np.log10(3) < layout.xaxis.range[1]
+    assert layout.yaxis.range[0] < np.log10(0.25) < np.log10(0.8) < layout.yaxis.range[1]
+    assert layout.annotations[0].y == pytest.approx(np.log10(0.75))
+    assert {"30%", "50%"} <= set(layout.yaxis.ticktext)
+    assert learning_curves_figure([run("a", [0.5])], log_x=True).layout.xaxis.type == "log"  # no round above 0
+
+
 def test_a_run_without_a_target_has_no_line():
     assert not learning_curves_figure([run("a", [0.5, 0.9], target=None)]).layout.shapes
 
@@ -167,7 +177,7 @@ def test_figures_are_made_without_plotlys_check_and_pass_it(front):
     A_MN, gib = front.allocation(front.knee).A_MN, np.arange(1.0, 11.0)
     drawn = [
         front_figure({"one": front}, knee=True, references=PAPER_SCENARIOS),
-        allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib, changed_MN=A_MN),
+        allocation_figure(A_MN, used_N_gib=gib, capacity_N_gib=gib),
         stairs_figure(
             [curve("bound", is_bound=True), curve("paper", strong=True)],
             chosen=(10.0, 1.0, "the point"),

@@ -8,8 +8,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
+from tests.runs.test_own_data import reviews
 from zorba_core.data.task import Overrides
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs import load
 from zorba_core.runs.train import fine_tune
 
 SHORT = SETTINGS.replace(rounds=1, eval_every=1)
@@ -34,9 +36,14 @@ def test_a_token_without_an_embedding_is_refused_in_one_line_before_the_run_begi
     assert not (tmp_path / "runs").exists()
 
 
-def test_tokens_that_do_not_occur_need_no_embedding(with_tokens, tmp_path):
-    run = fine_tune(ALLOCATION, model=with_tokens(), settings=SHORT, runs_folder=tmp_path / "runs", force=True)
-    assert run.finished
+def test_tokens_that_do_not_occur_need_no_embedding(with_tokens, tmp_path, monkeypatch):
+    folder = with_tokens()
+    options = {"model": folder, "settings": SHORT, "runs_folder": tmp_path / "runs", "force": True}
+    assert fine_tune(ALLOCATION, **options).finished
+    monkeypatch.setattr(load, "MOST_ENCODED", 10)  # a large table, which is encoded when a batch is drawn
+    assert fine_tune(ALLOCATION, data=reviews(), **options).finished
+    with pytest.raises(InvalidInputError, match=r"token \d+ \('zzzunused'\) occurs and has none"):
+        fine_tune(ALLOCATION, data=reviews().replace({"remark": "lovely"}, "zzzunused", regex=True), **options)
 
 
 def test_a_label_word_without_a_row_in_the_head_is_refused(tiny_opt_folder, tmp_path):

@@ -193,8 +193,6 @@ def sweep_totals(
     solver: str | Solver = "exact",
     *,
     seed: int = 0,
-    on_solution: Callable[[Solution], None] | None = None,
-    time_limit: float = 10.0,
 ) -> Front:
     """The front over totals: each client has its full budget, and all clients together activate at most T blocks.
 
@@ -202,7 +200,6 @@ def sweep_totals(
 
     Args:
         totals: the values of T, or their number, spread evenly from the least possible total to all budgets.
-        on_solution: called with each solution, for progress or to collect the matrices.
 
     Raises:
         InvalidInputError: a solver that supports no total.
@@ -217,7 +214,7 @@ def sweep_totals(
         count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
         limit_E = np.linspace(least, most, count).round().astype(np.int64)
     problems = (Problem(budget_N, M, total) for total in limit_E.tolist())
-    columns = _one_by_one(problems, limit_E, solver, seed, on_solution, time_limit)
+    columns = _one_by_one(problems, limit_E, solver, seed)
     columns |= {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": np.zeros_like(limit_E), "limit_E": limit_E}
     budget_EN = np.broadcast_to(budget_N, (len(limit_E), N))
     return _front(fleet, budget_EN=budget_EN, solver=solver, seed=seed, **columns)
@@ -260,8 +257,8 @@ def _one_by_one(
     total_E: NDArray[np.int64],
     solver: Solver,
     seed: int,
-    on_solution: Callable[[Solution], None] | None,
-    time_limit: float,
+    on_solution: Callable[[Solution], None] | None = None,
+    time_limit: float = 10.0,
 ) -> dict[str, Any]:
     """Columns of a :class:`Front`. A problem is None if its budgets, ``total_E`` blocks, do not cover every block."""
     E = len(total_E)

@@ -1,14 +1,4 @@
-"""The activation matrix and its measures: popularity, Lambda, and effects that Lambda does not include.
-
-Lambda does not include that shared directions couple the blocks of a client. With directions v_q (E[v v'] = I) the
-estimate of block m is h_m v_m with h_m = sum_n (a_mn / c_m) rho_n, where rho_n is the sum of <g_nm', v_m'> over all
-blocks m' of client n. Let g_n = g + xi_n with independent xi_n of variance s^2 a block, d_m the size of block m, and
-c_mm' the number of clients that activate both blocks. Then
-
-    E ||g^_m||^2 = (d_m / Q) sum_m' [ (c_mm' / c_m)^2 ||g_m'||^2 + (c_mm' / c_m^2) s^2 ]   (Q = 1: exact; else leading).
-
-The two sums, averaged over blocks for equal gradients, are :attr:`Allocation.direction_coupling` and
-:attr:`Allocation.coupled_noise`.
+"""The activation matrix and its measures: popularity, Lambda, and how the clients share the aggregate.
 
 Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks; ``popularity_M`` (the paper's c_m), ``blocks_held_N`` and
 ``least_popularity_N`` (the paper's underlined c_n) int64; ``influence_N`` float64.
@@ -140,31 +130,6 @@ class Allocation:
     def effective_clients(self) -> float:
         """N_eff = 1 / sum_n I_n^2: the number of clients of equal influence with the same sum of squares."""
         return float(1.0 / np.square(self.influence_N).sum())
-
-    @cached_property
-    def coupled_noise(self) -> float:
-        """E = (1/M) sum_m (1/c_m^2) sum_{n activates m} k_n, k_n the blocks of client n: the factor of the mini-batch
-        noise that a block's estimate gets from all blocks of its clients.
-
-        M/N if all popularities are equal and all clients have equally many blocks; large if unpopular blocks are on
-        few clients with many blocks. Infinite with an empty block. O(M N).
-        """
-        if self.popularity_M.min() == 0:
-            return float("inf")
-        return float(((self.A_MN @ self.blocks_held_N) / self.popularity_M.astype(float) ** 2).mean())
-
-    @cached_property
-    def direction_coupling(self) -> float:
-        """D = (1/M) sum_m sum_m' (c_mm' / c_m)^2: the number of blocks whose gradients are in a block's estimate.
-
-        M if every client activates every block, 1 if each activates one. The average over clients does not lower it,
-        because they share the directions. Infinite with an empty block. O(M^2 N).
-        """
-        if self.popularity_M.min() == 0:
-            return float("inf")
-        columns = self.A_MN.astype(np.float32)  # counts are exact up to 2**24 clients
-        shared_MM = (columns @ columns.T).astype(np.float64)
-        return float(np.square(shared_MM / self.popularity_M[:, None]).sum() / self.num_blocks)
 
     @property
     def largest_influence(self) -> float:

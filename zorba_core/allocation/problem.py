@@ -160,18 +160,19 @@ def _check_feasible(problem: Problem) -> None:
 
 
 def parse_budgets(text: str) -> NDArray[np.int64]:
-    """Parse ``"11,9,3"``; spaces may take the place of commas.
+    """Parse ``"11,9,3"``; spaces or semicolons may take the place of commas.
 
     Raises:
         InvalidInputError: a part is not a whole number.
     """
     numbers = []
-    for client, part in enumerate(text.replace(",", " ").split()):
+    for client, part in enumerate(text.replace(",", " ").replace(";", " ").split()):
         try:
             numbers.append(int(part))
         except ValueError:
             raise InvalidInputError(
-                f"client {client}: budget is {part!r}; it must be a whole number of blocks, such as 4"
+                f"client {client}: budget is {part!r}; it must be a whole number of blocks, such as 4 (for sizes "
+                "in GiB there is --fleet)"
             ) from None
         if abs(numbers[-1]) >= 2**62:
             raise InvalidInputError(f"client {client}: budget {part} is out of range")

@@ -28,7 +28,7 @@ _SAVE = typer.Option(None, help="Also write the allocation to this .json file.")
 _MOST_ROWS = 60
 
 
-class FleetOptions(Checked):
+class FleetOptions(Checked, frozen=True):
     """The clients and their budgets."""
 
     budgets: str | None = None
@@ -41,7 +41,7 @@ class FleetOptions(Checked):
     """Draw a uniform fleet of this size, N, as in the paper (50)."""
     fleet: Path | None = None
     """CSV or Excel file with columns client,vram_gib, or CSV of nvidia-smi."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     """Random seed for the fleet and the solver."""
 
     def request(self, workload: Workload) -> Fleet | Problem:
@@ -65,7 +65,7 @@ class FleetOptions(Checked):
         return read_fleet(model_spec(self.model or DEFAULT_MODEL), workload, self.clients, self.fleet, self.seed)
 
 
-class SolveOptions(Checked):
+class SolveOptions(Checked, frozen=True):
     """Options of :func:`zorba_core.allocation.solution`, which checks them together."""
 
     solver: Annotated[str, OneOf(SOLVERS.meanings)] = "balanced"
@@ -74,16 +74,16 @@ class SolveOptions(Checked):
     """Seconds for the exact solver, which then returns the best so far and its bound."""
 
 
-class Limits(Checked):
+class Limits(Checked, frozen=True):
     """Limits of an allocation besides the budgets."""
 
-    total: int | None = Field(None, ge=1)
+    total: int | None = Field(default=None, ge=1)
     """Activated blocks over all clients, T."""
     total_mode: TotalMode = "le"
     """le: at most T; eq: exactly T."""
-    min_popularity: int = Field(1, ge=1)
+    min_popularity: int = Field(default=1, ge=1)
     """Least number of clients of each block."""
-    max_blocks_per_client: int | None = Field(None, ge=1)
+    max_blocks_per_client: int | None = Field(default=None, ge=1)
     """Largest number of blocks of a client, in addition to its budget."""
 
 

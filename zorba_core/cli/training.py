@@ -19,7 +19,6 @@ from zorba_core.engine.settings import LARGE_ROUNDS, Settings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.options import ServerOptions
 from zorba_core.installed import install_command
-from zorba_core.lazy import without_collection
 from zorba_core.runs import Run
 from zorba_core.runs.request import ResolvedRequest, TrainRequest
 from zorba_core.vram import GIB
@@ -99,8 +98,7 @@ def train(
 
     Ctrl-C ends the run after the current round and exits with status 1; zorba resume continues it.
     """
-    with without_collection():
-        from zorba_core.runs.train import train as run_request
+    from zorba_core.runs.train import train as run_request
 
     request = TrainRequest(**rows, **allocation, settings=settings, **folder)
     run = supervised(lambda callbacks: run_request(request, callbacks=callbacks))
@@ -278,8 +276,8 @@ def _nodes(request: ResolvedRequest) -> list[dict[str, Any]]:
     if isinstance(task.rows, TableRows):
         rows = [{"data": task.rows.train}] * clients
         train, test = files_of(task.rows), task.rows.test is not None or files_of(task.rows, "test") is not None
-        is_file_each = train is not None and len({*train.clients}) == len(train.files)
-        if request.division == NATURAL and is_file_each and not task.rows.client and test:
+        is_natural = request.division == NATURAL and not task.rows.client
+        if train is not None and len({*train.clients}) == len(train.files) and is_natural and test:
             files = [file for _, file in sorted(zip(train.clients, train.files, strict=True))]
             if len(files) != clients:
                 raise InvalidInputError(f"there are {len(files)} files and {clients} clients; make them agree")
@@ -338,11 +336,10 @@ def task(
 ) -> None:
     """Show columns, labels, an example prompt with its tokens, lengths against --seq-len, and advice; the accuracy of a
     majority vote, naive Bayes and the untrained model on the test rows; and how long training will take."""
-    with without_collection():
-        from zorba_core.data.describe import describe_task
-        from zorba_core.runs.expect import expect
-        from zorba_core.runs.load import read_spec, suited_settings
-        from zorba_core.runs.models import load_tokenizer
+    from zorba_core.data.describe import describe_task
+    from zorba_core.runs.expect import expect
+    from zorba_core.runs.load import read_spec, suited_settings
+    from zorba_core.runs.models import load_tokenizer
 
     plain = data.replace("_", "-")
     named = {"dataset": plain} if plain in TASKS else {"data": data}

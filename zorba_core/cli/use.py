@@ -11,6 +11,7 @@ import typer
 from zorba_core.cli.options import BASE_MODEL, JSON_OPTION, RUN, emit, hide_loading_bars, note
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs.folder import BACKWARD_WORK
 
 if TYPE_CHECKING:
     from zorba_core.runs.predict import Answers
@@ -63,10 +64,17 @@ def _row(run: Run) -> dict[str, Any]:
         "rounds_to_target": summary.get("rounds_to_target"),
         "lambda": run.allocation.bias_lambda,
         "total_blocks": run.allocation.total_blocks,
-        "work": summary["work"] if "work" in summary else int(run.work.max()) if run.rounds else 0,
+        "work": _work(run),
         "communication": summary.get("communication"),  # null for a run in progress
         "config": run.config,
     }
+
+
+def _work(run: Run) -> int:
+    """All computation of a run, in forward passes. The log of a finished run is not read."""
+    if run.finished:
+        return run.summary["forward_passes"] + BACKWARD_WORK * run.summary.get("backward_passes", 0)
+    return int(run.work.iloc[-1]) if run.rounds else 0
 
 
 def _megabytes(row: dict[str, Any]) -> float | None:
@@ -140,10 +148,10 @@ def predict(
     if (file is None) != (out is None):
         raise InvalidInputError("--file and --out belong together: the table to read and the file to write")
     hide_loading_bars()
-    if file is None:
-        _predict_texts(run, text, model, as_json)
-    else:
+    if file is not None and out is not None:
         _predict_file(run, file, out, base, model, as_json)
+    else:
+        _predict_texts(run, text, model, as_json)
 
 
 def _predict_texts(run: str, text: list[str], model: str | None, as_json: bool) -> None:

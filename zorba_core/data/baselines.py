@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from zorba_core.data.task import Task
@@ -21,7 +22,7 @@ def baselines(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> dict[str, 
     """
     if task.kind != "labels":
         return {}
-    scores = {"majority": float((test["label"] == train["label"].mode()[0]).mean())}
+    scores = {"majority": float(np.mean(test["label"].to_numpy() == train["label"].mode()[0]))}
     with contextlib.suppress(ValueError):  # raised if no text has a word
         scores["naive_bayes"] = _naive_bayes(task, train, test)
     return scores

@@ -78,8 +78,8 @@ def texts_of(frame: pd.DataFrame, column: str) -> list[str]:
     """
     values = values_of(frame, column, "a text", "name another column")
     texts = ["" if is_empty(value) else str(value) for value in values]
-    if any(map(_HALF.search, texts)):
-        refuse_rows(frame, [*map(_HALF.search, texts)], f"column {column} has half of a character", "remove it")
+    halves_R = [not text.isascii() and _HALF.search(text) is not None for text in texts]
+    refuse_rows(frame, halves_R, f"column {column} has half of a character", "remove it")
     return texts
 
 
@@ -90,8 +90,8 @@ def values_of(frame: pd.DataFrame, column: str, expected: str, cure: str) -> lis
         InvalidInputError: one is a list, an object or bytes in place of ``expected``.
     """
     values = frame[column].tolist()
-    invalid = [value for value in values if not isinstance(value, str) and isinstance(value, _NO_VALUE)]
-    if invalid:
+    if any(issubclass(kind, _NO_VALUE) for kind in {*map(type, values)}):
+        invalid = [value for value in values if isinstance(value, _NO_VALUE)]
         first = invalid[0][0] if isinstance(invalid[0], list) and invalid[0] else None
         if isinstance(first, dict) and "content" in first:
             cure = "write each conversation as a column of questions and one of answers"

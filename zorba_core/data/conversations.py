@@ -7,10 +7,9 @@ conversation too.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,7 +27,7 @@ def with_questions(frame: pd.DataFrame) -> pd.DataFrame:
     line about them. Unchanged if it has none, or has these columns already. Without a user's turn with an answer after
     it, the question is the last user's turn and the answer is empty, as in rows to predict.
     """
-    columns = [column for column in frame if _holds_turns(frame[column])]
+    columns = [name for name, cells in frame.items() if _holds_turns(cells)]
     if not columns or {QUESTION, ANSWER} & {*frame.columns}:
         return frame
     if {"prompt", "completion"} <= {*columns}:
@@ -39,12 +38,14 @@ def with_questions(frame: pd.DataFrame) -> pd.DataFrame:
         talks = [_turns(cell) for cell in frame[used]]
     pairs = [_last_pair(talk) for talk in talks]
     longer = sum(len(talk) > 2 for talk in talks)
+    with_others = sum(not all(turn.is_text for turn in talk) for talk in talks)
     made = {QUESTION: [pair[0] for pair in pairs], ANSWER: [pair[1] for pair in pairs]}
     changed = frame.assign(**{name: pd.Series(cells, frame.index, dtype=object) for name, cells in made.items()})
     changed.attrs = {
         **frame.attrs,
         "conversations": f"{used}: the last user's turn is {QUESTION}, what follows it {ANSWER}"
-        + (f"; other turns of {longer:,} rows are not read" if longer else ""),
+        + (f"; other turns of {longer:,} rows are not read" if longer else "")
+        + (f"; pictures and other parts without text of {with_others:,} rows are not read" if with_others else ""),
     }
     return changed
 
@@ -54,8 +55,14 @@ def _holds_turns(column: pd.Series) -> bool:
     return bool(some) and all(_turns(cell) for cell in some)
 
 
-def _turns(cell: Any) -> list[tuple[str, str]]:
-    """The turns of a cell, (role, text) each; empty if it has none."""
+class _Turn(NamedTuple):
+    role: str
+    text: str
+    is_text: bool  # it has no picture or other part
+
+
+def _turns(cell: Any) -> list[_Turn]:
+    """The turns of a cell; empty if it has none."""
     if isinstance(cell, str):
         if not cell.lstrip().startswith("[{"):
             return []
@@ -72,21 +79,26 @@ def _turns(cell: Any) -> list[tuple[str, str]]:
         role = next((turn[key] for key in _ROLES if key in turn), None) if isinstance(turn, Mapping) else None
         if not isinstance(role, str):
             return []
-        turns.append((role.strip().casefold(), _text(next((turn[key] for key in _CONTENTS if key in turn), ""))))
+        turns.append(_Turn(role.strip().casefold(), *_text(next((turn[key] for key in _CONTENTS if key in turn), ""))))
     return turns
 
 
-def _text(content: Any) -> str:
-    """The text of a turn, whose parts may be in a list."""
+def _text(content: Any) -> tuple[str, bool]:
+    """The text of a turn, whose parts may be in a list, and whether all parts are text."""
     if isinstance(content, list | np.ndarray):
         parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
-        return " ".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
+        texts = [part for part in parts if isinstance(part, str)]
+        return " ".join(texts), len(texts) == len(parts)
+    return content if isinstance(content, str) else "", True
 
 
-def _last_pair(turns: list[tuple[str, str]]) -> tuple[str, str]:
-    """The last user's turn with an answer after it, and this answer."""
-    for (asked, question), (answered, answer) in reversed([*itertools.pairwise(turns)]):
-        if asked in _USERS and answered in _ANSWERERS and question.strip() and answer.strip():
-            return question, answer
-    return next((text for role, text in reversed(turns) if role in _USERS), ""), ""
+def _last_pair(turns: Sequence[_Turn]) -> tuple[str, str]:
+    """The last user's turn with an answer before the next one, and the last such answer: calls of tools and their
+    results may be in between."""
+    question, pair = "", None
+    for role, text, _ in turns:
+        if role in _USERS:
+            question = text
+        elif role in _ANSWERERS and question.strip() and text.strip():
+            pair = (question, text)
+    return pair or (question, "")

@@ -17,14 +17,14 @@ import torch
 
 from zorba_core.data.prompts import Prompts, answer_space, chat_turn, fill, piece_ids
 from zorba_core.data.task import Task
-from zorba_core.engine.rows import Rows
+from zorba_core.engine.rows import Prior, Rows
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-MOST_SUITED, _MEASURED = 96, 2_000
+MOST_SUITED, _MEASURED, _ENCODED_TOGETHER = 96, 2_000, 10_000
 
 
 def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
@@ -92,10 +92,9 @@ def encode_counted(
     if task.kind == "text":
         answers_R = [[answer[:length]] for (answer,), (_, length) in zip(answers_R, rooms_R, strict=True)]
     label_R = frame["label"].to_numpy(np.int64) if labelled and "label" in task.columns else np.zeros(len(frame))
-    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+    pad_id = next(token for token in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if isinstance(token, int))
     rows = Rows.of(tokens_R, answers_R, label_R, seq_len, pad_id, mean=task.score == "mean")
-    rows = replace(rows, prior_C=torch.tensor(task.prior, dtype=torch.float64))
-    return rows, cuts
+    return rows.with_prior(task.prior), cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +106,13 @@ class RowsOnDemand:
     frame: pd.DataFrame
     tokenizer: PreTrainedTokenizerBase
     seq_len: int
-    prior_C: torch.Tensor
+    prior: Prior
     is_centred: bool = False  # whether a batch has the centred loss
 
     @classmethod
     def of(cls, task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> RowsOnDemand:
         """Rows of the task, with its prior."""
-        return cls(task, frame, tokenizer, seq_len, torch.tensor(task.prior, dtype=torch.float64))
+        return cls(task, frame, tokenizer, seq_len, task.prior)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -121,8 +120,12 @@ class RowsOnDemand:
     def rows(self, index_B: np.ndarray | torch.Tensor) -> Rows:
         """The given examples, in the given order."""
         some = self.frame.iloc[np.asarray(index_B)]
-        rows = replace(encode(self.task, some, self.tokenizer, self.seq_len), prior_C=self.prior_C)
+        rows = encode(self.task, some, self.tokenizer, self.seq_len).with_prior(self.prior)
         return rows.centred() if self.is_centred else rows
+
+    def with_prior(self, prior: Prior) -> RowsOnDemand:
+        """The same examples, with these numbers subtracted from the scores."""
+        return replace(self, prior=prior)
 
     def centred(self) -> RowsOnDemand:
         """The same examples, each batch of which has the centred loss."""
@@ -135,15 +138,16 @@ class RowsOnDemand:
 
     @property
     def largest_token(self) -> int:
-        """The largest token id that the tokenizer has."""
-        return max(self.tokenizer.get_vocab().values())
+        """The largest token id that occurs. All rows are encoded for it, some thousands at a time."""
+        parts = np.array_split(np.arange(len(self)), -(-len(self) // _ENCODED_TOGETHER))
+        return max(self.rows(part).largest_token for part in parts)
 
     def sha256(self) -> str:
         """SHA-256 of the texts and labels."""
         digest = hashlib.sha256(f"{self.task.prompt} {self.seq_len}".encode())
         for column in self.task.columns:
-            for value in self.frame[column]:
-                digest.update(f"{value}\0".encode())
+            for part in np.array_split(self.frame[column].to_numpy(), -(-len(self) // _ENCODED_TOGETHER)):
+                digest.update("".join(f"{value}\0" for value in part).encode())
         return digest.hexdigest()
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pandas as pd
 
@@ -24,7 +24,18 @@ from zorba_core.data.labels import label_text, label_texts, with_labels
 from zorba_core.data.own_rows import read_rows
 from zorba_core.data.prompts import words_for
 from zorba_core.data.sources import describe_files, files_of
-from zorba_core.data.task import CLIENT, FIELD, MAX_LABELS, PLACE, Overrides, TableRows, Task, read_task
+from zorba_core.data.task import (
+    CLIENT,
+    FIELD,
+    MAX_LABELS,
+    PLACE,
+    Overrides,
+    Table,
+    TableRows,
+    Task,
+    checked_table,
+    read_task,
+)
 from zorba_core.data.templates import TEMPLATES, prompts_of, read_templates
 from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.tables import is_empty
@@ -33,7 +44,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _log = logging.getLogger(__name__)
-Data = str | os.PathLike[str] | pd.DataFrame | Task
+Data = Table | Task
 _LABELS = (
     "label", "labels", "class", "category", "target", "topic", "intent", "sentiment", "queue", "department", "type",
     "tag", "emotion", "verdict", "rating", "stars", "priority", "gold_label", "y",
@@ -85,6 +96,7 @@ def task_for(
     overrides = overrides or Overrides()
     if isinstance(data, Task):
         return _changed(data, overrides)
+    data = checked_table(data)
     if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
         return _changed(read_task(data), overrides)
     rows = TableRows(data, test=overrides.test, sheet=overrides.sheet)
@@ -96,7 +108,7 @@ def task_for(
     return infer_task(rows, frame, overrides, task_name(data), tokenizer())
 
 
-def task_name(data: Data) -> str:
+def task_name(data: Table) -> str:
     """A task's name from its file's: support-tickets-2 for ``Support Tickets (2).csv``, clients for
     ``clients/*.csv``."""
     if isinstance(data, pd.DataFrame):
@@ -121,12 +133,11 @@ def _changed(task: Task, overrides: Overrides) -> Task:
     if overrides.answer or overrides.label not in (None, task.rows.label):
         changes |= {"label_names": (), "label_words": (), "prior": ()}
         given |= {"label_values": ()}
-    task = replace(task, rows=replace(task.rows, **given), **changes)
+    rows = replace(task.rows, **given)
+    task = replace(task, rows=rows, **changes)
     if task.kind == "labels" and not task.label_names:
-        frame, rows = read_rows(task.rows), task.rows
-        if not rows.label:
-            raise InvalidInputError(f"task {task.name}: give the column of the label (--label), or list label_names")
-        check_columns(frame, [rows.label])
+        frame = read_rows(rows)
+        check_columns(frame, [rows.label_column])
         rows, names = with_labels(rows, frame)
         words = overrides.label_words or task.label_words or names
         task = replace(task, rows=rows, label_names=names, label_words=words)
@@ -160,52 +171,56 @@ def infer_task(
     )
     if overrides.label and overrides.answer:
         raise InvalidInputError("give --label or --answer, not both: a label is chosen, an answer is written")
-    profiles = {column: _profile(frame[column]) for column in frame.columns if column not in (PLACE, CLIENT)}
+    profiles = {column: _profile(frame.loc[:, column]) for column in frame.columns if column not in (PLACE, CLIENT)}
     if not any(profile.text for profile in profiles.values()):
         raise InvalidInputError(
             f"{rows.origin} has no column of text or numbers: {name_some([*profiles], 12)} hold lists or objects; give "
             "a column of text and one of the label or the answer (for a conversation: the question and the answer)"
         )
     try:
-        label, answer, others = _asked(profiles, overrides)
+        target = _target(profiles, overrides)
+        column, prompt = target.column, given_prompt(overrides)
+        same_as_label = [] if target.is_written else _same_as_label(frame, profiles, column)
+        text = overrides.text or tuple(FIELD.findall(prompt or ""))
+        text = text or _texts(profiles, {column, overrides.client, *same_as_label})
     except InvalidInputError as error:
-        raise InvalidInputError(formulas(frame, frame.columns) or str(error)) from None
-    same_as_label = [] if answer else _same_as_label(frame, profiles, label)
-    text = overrides.text or (tuple(FIELD.findall(overrides.prompt)) if given_prompt(overrides) else ())
-    text = text or _texts(profiles, {label, answer, overrides.client, *same_as_label})
-    if empty := formulas(frame, (*text, label, answer)):
+        cause = _cause(frame, profiles)
+        raise InvalidInputError(formulas(frame, frame.columns) or f"{error}{cause and f'; {cause}'}") from None
+    if empty := formulas(frame, (*text, column)):
         raise InvalidInputError(empty)
-    for column in (*text, answer):
-        if column in profiles and not FIELD.fullmatch(f"{{{column}}}"):
-            plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
-            raise InvalidInputError(
-                f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot have: "
-                f"rename it in {rows.origin}, to {in_short(plain)} for example"
-            )
-    chat = bool(answer and getattr(tokenizer, "chat_template", None))
-    common = {"name": name, "prompt": default_prompt(text, None if chat else label or answer)}
-    if given_prompt(overrides):
-        common["prompt"] = overrides.prompt
-    rows = replace(rows, label=label, client=overrides.client or rows.client)
-    if answer:
-        task = Task(kind="text", answer=answer, rows=rows, chat=chat, **common)
+    _check_fields([name for name in (*text, *([column] if target.is_written else [])) if name in profiles], rows)
+    rows = replace(rows, label=None if target.is_written else column, client=overrides.client or rows.client)
+    if target.is_written:
+        chat = bool(getattr(tokenizer, "chat_template", None))
+        prompt = default_prompt(text, None if chat else column) if prompt is None else prompt
+        task = Task(name=name, kind="text", prompt=prompt, answer=column, rows=rows, chat=chat)
     else:
         rows, names = with_labels(rows, whole)
         words = overrides.label_words or words_for(names, tokenizer)
         if len(words) != len(names):
             raise InvalidInputError(
-                f"{len(words)} label words are given and column {label} has {len(names)} labels "
+                f"{len(words)} label words are given and column {column} has {len(names)} labels "
                 f"({name_some(names)}); give a word for each, in this order"
             )
-        if not given_prompt(overrides):
-            common["prompts"] = prompts_of(
-                read_templates(_templates_file(overrides)), texts_of_prompt(text), _plain(label)
-            )
-            common["prompt"] = common["prompts"][0]
-        task = Task(label_names=names, label_words=words, rows=rows, **common)
-    for line in inferred_lines(task, frame, overrides, others, same_as_label):
+        prompts = ()
+        if prompt is None:
+            prompts = prompts_of(read_templates(_templates_file(overrides)), texts_of_prompt(text), _plain(column))
+            prompt = prompts[0]
+        task = Task(name=name, prompt=prompt, prompts=prompts, label_names=names, label_words=words, rows=rows)
+    for line in inferred_lines(task, rows, frame, overrides, target.others, same_as_label):
         _log.info("%s", line)
     return task
+
+
+def _check_fields(columns: Iterable[str], rows: TableRows) -> None:
+    """Refuse columns whose names cannot be fields of a prompt."""
+    for column in columns:
+        if not FIELD.fullmatch(f"{{{column}}}"):
+            plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
+            raise InvalidInputError(
+                f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot have: "
+                f"rename it in {rows.origin}, to {in_short(plain)} for example"
+            )
 
 
 def default_prompt(text: Sequence[str], asked: str | None) -> str:
@@ -219,9 +234,10 @@ def texts_of_prompt(text: Sequence[str]) -> str:
     return " ".join(f"{{{column}}}" if len(text) == 1 else f"{_titled(column)}: {{{column}}}" for column in text)
 
 
-def given_prompt(overrides: Overrides) -> bool:
-    """Whether the user gave the prompt itself, not a file of templates to choose from."""
-    return overrides.prompt is not None and not overrides.prompt.endswith(_TEMPLATES_ENDING)
+def given_prompt(overrides: Overrides) -> str | None:
+    """The prompt that the user gave; None without one, or for a file of templates to choose from."""
+    prompt = overrides.prompt
+    return None if prompt is None or prompt.endswith(_TEMPLATES_ENDING) else prompt
 
 
 def _templates_file(overrides: Overrides) -> Path:
@@ -274,27 +290,38 @@ def _profile(column: pd.Series) -> _Profile:
     plain = all(isinstance(value, str | int | float | bool) for value in values)
     texts = [label_text(value) for value in values] if plain else []
     words = sum(len(text.split()) for text in texts) / max(1, len(texts))
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object).str.replace(",", "."), errors="coerce").astype(float)
+    decimals = pd.Series(texts, dtype=object).str.replace(",", ".")
+    numbers = cast(pd.Series, pd.to_numeric(decimals, errors="coerce")).astype(float)
     number, whole = bool(numbers.notna().all()), bool((numbers % 1 == 0).all())
-    span = (float(numbers.min()), float(numbers.max()))
+    span = (cast(float, numbers.min()), cast(float, numbers.max()))
     return _Profile(len({*texts}), len(values), words, number, *span, whole, plain and bool(values))
 
 
-def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | None, str | None, list[str]]:
-    """The column of the label or of the answer, and other columns that may be the label.
+class _Target(NamedTuple):
+    """The column that the model learns."""
+
+    column: str
+    is_written: bool  # an answer to write, not a label to choose
+    others: Sequence[str] = ()  # other columns that may be the label
+
+
+def _target(profiles: dict[str, _Profile], overrides: Overrides) -> _Target:
+    """The column of the label or of the answer.
 
     Raises:
         InvalidInputError: no column can be the label.
     """
-    if overrides.label or overrides.answer:
-        return overrides.label, overrides.answer, []
+    if overrides.answer:
+        return _Target(overrides.answer, is_written=True)
+    if overrides.label:
+        return _Target(overrides.label, is_written=False)
     by_name = {column.strip().casefold(): column for column in profiles}
     for question, answers in _ANSWERS.items():
         for answer in answers:
             column = by_name.get(answer)
             # A few short answers are labels; sentences are written, even if there are only a few.
             if question in by_name and column and (not profiles[column].is_class or profiles[column].is_long):
-                return None, column, []
+                return _Target(column, is_written=True)
     free = {
         column: profile for column, profile in profiles.items() if column not in (*overrides.text, overrides.client)
     }
@@ -304,7 +331,7 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
         raise _looks_measured(named[0], profiles[named[0]])
     named = [column for column in named if column not in quantities]
     if named:
-        return named[0], None, named[1:]
+        return _Target(named[0], is_written=False, others=named[1:])
     classes = [
         column
         for column, profile in free.items()
@@ -323,7 +350,23 @@ def _asked(profiles: dict[str, _Profile], overrides: Overrides) -> tuple[str | N
             "name a column of answers to generate (--answer)"
         )
     of_text = [column for column in classes if not profiles[column].number] or classes
-    return of_text[-1], None, [column for column in classes if column != of_text[-1]]
+    return _Target(of_text[-1], is_written=False, others=[name for name in classes if name != of_text[-1]])
+
+
+def _cause(frame: pd.DataFrame, profiles: dict[str, _Profile]) -> str:
+    """What the rows show of why no column of text or label is among them; empty if nothing."""
+    if len(sheets := frame.attrs.get("sheets", ())) > 1:
+        return f"this is the sheet {sheets[0]}; others are {name_some(sheets[1:], 4)} (--sheet)"
+    if nested := [column for column, profile in profiles.items() if profile.rows and not profile.text]:
+        return (
+            f"lists or objects are in {name_some(nested, 4)}: make a column of each part (pandas.json_normalize), and "
+            "one text of a list of words"
+        )
+    if len(profiles) > 1 and {*profiles} == {*frame.attrs.get("partial", {})}:
+        return "the files have no column in common: give all the same header, or write one table with text and label"
+    if len(profiles) == 1:
+        return "it is the only column: write the names of the columns, such as text,label, above rows that have both"
+    return ""
 
 
 def _looks_measured(column: str, profile: _Profile) -> InvalidInputError:
@@ -363,16 +406,21 @@ def _texts(profiles: dict[str, _Profile], taken: Iterable[str | None]) -> tuple[
 
 
 def inferred_lines(
-    task: Task, frame: pd.DataFrame, overrides: Overrides, others: Sequence[str], same_as_label: Sequence[str]
+    task: Task,
+    rows: TableRows,
+    frame: pd.DataFrame,
+    overrides: Overrides,
+    others: Sequence[str],
+    same_as_label: Sequence[str],
 ) -> Iterator[str]:
     """A line for each part of the task; an inferred part has the option that replaces it.
 
     Args:
+        rows: those of the task.
         frame: the rows that were read.
         others: other columns that may be the label.
         same_as_label: columns that repeat the label in other words.
     """
-    rows = task.rows
     yield f"task {task.name}: {len(frame):,} rows{' read' if len(frame) == _MOST_READ else ''}"
     if files := describe_files(rows):
         yield f"  files   {files}"

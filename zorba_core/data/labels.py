@@ -36,7 +36,10 @@ def label_texts(frame: pd.DataFrame, column: str) -> list[str]:
     """
     cure = "give each row one label as a text or a number, or name another column"
     values = values_of(frame, column, "one label", cure)
-    return ["" if is_empty(value) else label_text(value) for value in values]
+    if len({*map(type, values)}) > 1:  # 1 and True are equal, and different labels
+        return ["" if is_empty(value) else label_text(value) for value in values]
+    text_of = {value: "" if is_empty(value) else label_text(value) for value in {*values}}
+    return [text_of[value] for value in values]
 
 
 def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[str, ...]]:
@@ -46,7 +49,8 @@ def with_labels(rows: TableRows, frame: pd.DataFrame) -> tuple[TableRows, tuple[
     Raises:
         InvalidInputError: fewer than two labels, more than :data:`MAX_LABELS`, or two that look alike.
     """
-    column, texts = rows.label, label_texts(frame, rows.label)
+    column = rows.label_column
+    texts = label_texts(frame, column)
     labels = sorted({*texts} - {""})
     elsewhere = "name another column of labels (--label), or one of answers to generate (--answer)"
     if len(labels) < 2:
@@ -84,7 +88,7 @@ def label_numbers(task: Task, rows: TableRows, frame: pd.DataFrame) -> np.ndarra
     """
     if not task.label_names:
         raise InvalidInputError(f"task {task.name} names no labels; task_for(task) reads them from its rows")
-    texts = label_texts(frame, rows.label)
+    texts = label_texts(frame, rows.label_column)
     refuse_rows(frame, [not text for text in texts], f"no label in {rows.label}")
     number_of = {
         label_text(value): number

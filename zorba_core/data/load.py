@@ -43,11 +43,11 @@ def load(task: str | Task, split: str = CLIENTS_SPLIT) -> pd.DataFrame:
             f"dataset {task.name} has no split {split!r}: choose one of {', '.join(task.rows.splits)}"
         )
     if isinstance(task.rows, TableRows):
-        frame = own_rows.read(task, split)
+        frame = own_rows.read(task, task.rows, split)
     elif isinstance(task.rows, MadeRows):
-        frame = published.read_made(task, split)
+        frame = published.read_made(task, task.rows, split)
     else:
-        frame = published.read_published(task, split)
+        frame = published.read_published(task, task.rows, split)
     return frame.copy()  # attrs are copied too
 
 

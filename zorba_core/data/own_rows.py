@@ -19,30 +19,29 @@ import pyarrow.compute
 
 from zorba_core.data.cells import as_spelled, check_columns, look_of, refuse_rows, refuse_without_text, texts_of
 from zorba_core.data.conversations import with_questions
-from zorba_core.data.labels import label_numbers
+from zorba_core.data.labels import label_numbers, label_text
 from zorba_core.data.sources import Files, files_of, stamps_of, stamps_of_files
 from zorba_core.data.split import held_out
-from zorba_core.data.task import CLIENT, PLACE, TableRows, Task
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.data.task import CLIENT, PLACE, Table, TableRows, Task, checked_table
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.tables import is_empty, place, plain_values, read_table
 
 Texts = str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | pd.DataFrame
-Table = str | os.PathLike[str] | pd.DataFrame
 
 
-def read(task: Task, split: str) -> pd.DataFrame:
-    """The prepared rows of a split of a task with :class:`TableRows`: those of the test file, or a part of the rows by
+def read(task: Task, rows: TableRows, split: str) -> pd.DataFrame:
+    """The prepared rows of a split of a task with a user's rows: those of the test file, or a part of the rows by
     a hash of their text.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`read_rows` and :func:`prepared`.
     """
-    task, of_test, stamps = _first_read(task), split == task.rows.evaluation_split, stamps_of(task.rows)
-    if task.rows.test is None and files_of(task.rows, "test") is None:
-        frame = _divided(task, stamps)[of_test]
+    task, of_test, stamps = _first_read(task), split == rows.evaluation_split, stamps_of(rows)
+    if rows.test is None and files_of(rows, "test") is None:
+        frame = _divided(task, rows, stamps)[of_test]
     else:
-        frame = _prepared(task, "test" if of_test else "train", stamps)
-    frame.attrs = {"source": task.rows.origin, "note": ""}
+        frame = _prepared(task, rows, "test" if of_test else "train", stamps)
+    frame.attrs = {"source": rows.origin, "note": ""}
     return frame
 
 
@@ -64,16 +63,24 @@ def _alike(*what: Any) -> list[Task]:
 
 
 @functools.lru_cache(maxsize=4)
-def _prepared(task: Task, which: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
-    return prepared(task, task.rows, read_rows(task.rows, which))
+def _prepared(task: Task, rows: TableRows, which: str, stamps: tuple[Any, ...]) -> pd.DataFrame:
+    frame = read_rows(rows, which)
+    if which == "test" and rows.label and rows.label not in as_spelled(frame, [rows.label]):
+        files = files_of(rows, "test")
+        where = "the test rows" if files is None else name_some([os.path.basename(file) for file in files.files], 3)
+        raise InvalidInputError(
+            f"{where}: no column {in_short(rows.label)} to test on; give rows with labels (--test FILE), or the "
+            "training file alone (--data FILE), of which a part is then tested"
+        )
+    return prepared(task, rows, frame)
 
 
 @functools.lru_cache(maxsize=2)
-def _divided(task: Task, stamps: tuple[Any, ...]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _divided(task: Task, rows: TableRows, stamps: tuple[Any, ...]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows to train on and the rows to test on, if no file has the latter."""
-    frame = prepared(task, task.rows, read_rows(task.rows))
-    in_test_R = held_out(task, frame, task.rows.test_fraction)
-    return frame[~in_test_R].reset_index(drop=True), frame[in_test_R].reset_index(drop=True)
+    frame = prepared(task, rows, read_rows(rows))
+    in_test_R = held_out(task, frame, rows.test_fraction)
+    return frame.loc[~in_test_R].reset_index(drop=True), frame.loc[in_test_R].reset_index(drop=True)
 
 
 def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
@@ -89,9 +96,21 @@ def read_rows(rows: TableRows, which: str = "train") -> pd.DataFrame:
             "these rows were a table in memory, which is not saved with a run: give them again (data=, or --data FILE)"
         )
     if isinstance(given, pd.DataFrame):
-        frame = pd.DataFrame({str(name): plain_values(given[name]) for name in given.columns}, dtype=object)
+        frame = _plain_frame(given)
         return with_questions(frame.assign(**{PLACE: _places("row ", pd.RangeIndex(1, len(frame) + 1))}))
     return _read_files(given, rows.encoding, rows.sheet, stamps_of_files(given.files)).copy(deep=False)
+
+
+def _plain_frame(given: pd.DataFrame) -> pd.DataFrame:
+    """A user's DataFrame with texts as names of columns; levels of the index that have a name are columns too."""
+    levels = [name for name in given.index.names if name is not None and name not in given.columns]
+    whole = given.reset_index(levels) if levels else given
+    names = [" ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name) for name in whole.columns]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidInputError(f"rows in memory: two columns are called {in_short(twice[0])}; give each its own name")
+    columns = {name: plain_values(whole.iloc[:, place]) for place, name in enumerate(names)}
+    return pd.DataFrame(columns, dtype=object)
 
 
 @functools.lru_cache(maxsize=2)
@@ -142,7 +161,8 @@ def _read_file(file: str, encoding: str, sheet: str | None) -> pd.DataFrame:
 def _places(before: str, numbers: pd.Index) -> pd.api.extensions.ExtensionArray:
     """The place of each row, in Arrow's compact form: a string each would take as much memory as the texts."""
     written = pyarrow.compute.cast(pyarrow.array(numbers), pyarrow.string())
-    return pd.array(pyarrow.compute.binary_join_element_wise(before, written, ""), dtype="string[pyarrow]")
+    joined = pyarrow.compute.call_function("binary_join_element_wise", [before, written, ""])
+    return pd.array(joined, dtype="string[pyarrow]")
 
 
 def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
@@ -164,12 +184,10 @@ def prepared(task: Task, rows: TableRows, frame: pd.DataFrame) -> pd.DataFrame:
     refuse_without_text(frame, columns, task.text_columns, "text")
     refuse_without_text(frame, columns, task.answer_columns, "answer")
     if "label" in task.columns:
-        if not rows.label:
-            raise InvalidInputError(f"task {task.name}: give the column of the label (label under [rows])")
         columns["label"] = label_numbers(task, rows, frame)
     if rows.client:
         refuse_rows(frame, [is_empty(value) for value in frame[rows.client]], f"no client in {rows.client}")
-        columns[CLIENT] = [str(value).strip() for value in frame[rows.client]]
+        columns[CLIENT] = [label_text(value) for value in frame[rows.client]]
     elif CLIENT in frame:
         columns[CLIENT] = frame[CLIENT].tolist()
     # As objects, the cells of all tables share their strings; pandas' own type of text would copy them.
@@ -184,7 +202,12 @@ def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
         InvalidInputError: a column is missing, or a row has no text; names file and line if rows are from a file.
     """
     if not isinstance(texts, TableRows):
-        if not isinstance(texts, pd.DataFrame):
+        is_table = hasattr(texts, "to_pandas") or (
+            isinstance(texts, Mapping) and any(isinstance(value, list | tuple) for value in texts.values())
+        )
+        if is_table:
+            texts = checked_table(texts)
+        elif not isinstance(texts, pd.DataFrame):
             items = [texts] if isinstance(texts, str | Mapping) else texts
             texts = pd.DataFrame([_row_of(task, item) for item in items])
         if texts.empty:
@@ -203,7 +226,7 @@ def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
 def _row_of(task: Task, item: str | Mapping[str, str]) -> dict[str, str]:
     if isinstance(item, Mapping):
         return dict(item)
-    if isinstance(item, str) and len(task.text_columns) > 1:
+    if len(task.text_columns) != 1:
         names = ", ".join(task.text_columns)
         raise InvalidInputError(f"the run reads several columns ({names}); give a mapping from each column to its text")
     return {task.text_columns[0]: item}

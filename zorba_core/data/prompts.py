@@ -78,7 +78,7 @@ def chat_turn(task: Task, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]
     try:
         turn = [{"role": "user", "content": _MARK}]
         text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
-        before, after = text.split(_MARK)
+        before, after = str(text).split(_MARK)
     except Exception as error:  # a template is a program from outside and can fail in any way
         raise InvalidInputError(
             f"task {task.name}: the tokenizer's chat template cannot be used ({first_line(error)[:120]}); set "
@@ -197,8 +197,8 @@ def words_for(names: Sequence[str], tokenizer: PreTrainedTokenizerBase | None = 
 def _padded_numbers(plain: Sequence[str]) -> tuple[str, ...] | None:
     """Numbers, of which none begins with another: 1, 1.5 and 10 are 01.0, 01.5 and 10.0. None if the names are no
     numbers, or two of them are the same number."""
-    matches = [_NUMBER.fullmatch(name) for name in plain]
-    if not all(matches):
+    matches = [match for name in plain if (match := _NUMBER.fullmatch(name))]
+    if len(matches) < len(plain):
         return None
     whole = max(len(match[2]) for match in matches)
     decimals = max(len(match[4] or "") for match in matches)

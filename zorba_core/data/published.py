@@ -10,14 +10,14 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from zorba_core.data.labels import label_text
 from zorba_core.data.split import held_out, in_base
-from zorba_core.data.task import CLIENTS_SPLIT, Task
+from zorba_core.data.task import CLIENTS_SPLIT, MadeRows, PublishedRows, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 
 DATA_VARIABLE = "ZORBA_DATA"
@@ -36,43 +36,42 @@ def data_folder() -> Path | None:
     return folder if data else None
 
 
-def read_published(task: Task, split: str) -> pd.DataFrame:
-    """The rows of a split of :class:`zorba_core.data.task.PublishedRows`."""
-    return _read(task, split, data_folder())
+def read_published(task: Task, rows: PublishedRows, split: str) -> pd.DataFrame:
+    """The rows of a split of a task with published rows."""
+    return _read(task, rows, split, data_folder())
 
 
 @functools.lru_cache(maxsize=8)
-def read_made(task: Task, split: str) -> pd.DataFrame:
-    frame = _checked(task, task.rows.read_split(split), f"{task.name} {split}")
-    frame.attrs = {"source": task.rows.origin, "note": ""}
+def read_made(task: Task, rows: MadeRows, split: str) -> pd.DataFrame:
+    """The rows of a split of a task with generated rows."""
+    frame = _checked(task, rows.read_split(split), f"{task.name} {split}")
+    frame.attrs = {"source": rows.origin, "note": ""}
     return frame
 
 
 @functools.lru_cache(maxsize=4)
-def _read(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
-    rows = task.rows
+def _read(task: Task, rows: PublishedRows, split: str, folder: Path | None) -> pd.DataFrame:
     if split != CLIENTS_SPLIT and split in rows.evaluation_splits:
-        return _official(task, split, folder)
-    train = _official(task, "train", folder)
+        return _official(task, rows, split, folder)
+    train = _official(task, rows, "train", folder)
     if rows.held_out:
         in_other_R = held_out(task, train, rows.held_out)
     elif rows.base_half:
         in_other_R = np.array(in_base(train, rows.base_half))
     else:
         return train
-    frame = train[in_other_R == (split != CLIENTS_SPLIT)].reset_index(drop=True)
+    frame = train.loc[in_other_R == (split != CLIENTS_SPLIT)].reset_index(drop=True)
     frame.attrs = train.attrs
     return frame
 
 
-def _official(task: Task, split: str, folder: Path | None) -> pd.DataFrame:
+def _official(task: Task, rows: PublishedRows, split: str, folder: Path | None) -> pd.DataFrame:
     """One official split, with our names of columns and numbers of labels."""
-    rows = task.rows
     file = folder / rows.folder / f"{split}.parquet" if folder and rows.folder else None
     if file is not None and file.is_file():
-        frame, origin = _renamed(task, _read_parquet(file)), DATA_VARIABLE
+        frame, origin = _renamed(task, rows, _read_parquet(file)), DATA_VARIABLE
     else:
-        frame, origin = _from_hub(task, split), f"hub {rows.hub}"
+        frame, origin = _from_hub(task, rows, split), f"hub {rows.hub}"
     frame = _checked(task, frame, f"{task.name} {split} from {origin}")
     partial = split == "train" and len(frame) < rows.official_train_rows
     note = f"subset of train: {len(frame):,} of the official {rows.official_train_rows:,} rows" if partial else ""
@@ -87,9 +86,9 @@ def _read_parquet(file: Path) -> pd.DataFrame:
         raise InvalidInputError(f"{file} cannot be read as Parquet: {first_line(error)}") from None
 
 
-def _renamed(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
+def _renamed(task: Task, rows: PublishedRows, frame: pd.DataFrame) -> pd.DataFrame:
     """Published rows with our names of columns, our numbers of labels, and the first if there are several answers."""
-    rows, frame = task.rows, frame.copy()
+    frame = frame.copy()
     for ours, published in rows.columns.items():
         name, *path = published.split(".")
         if ours in task.columns and ours not in frame and name in frame:
@@ -109,8 +108,7 @@ def _first(value: Any) -> Any:
     return value[0] if isinstance(value, list | np.ndarray) and len(value) else value
 
 
-def _from_hub(task: Task, split: str) -> pd.DataFrame:
-    rows = task.rows
+def _from_hub(task: Task, rows: PublishedRows, split: str) -> pd.DataFrame:
     columns = ", ".join(task.columns)
     by_folder = (
         f"set {DATA_VARIABLE} to a folder with {rows.folder}/{split}.parquet (columns {columns}), or "
@@ -127,15 +125,16 @@ def _from_hub(task: Task, split: str) -> pd.DataFrame:
 
     try:
         name = rows.train_split if split == "train" else split
-        frame = datasets.load_dataset(rows.hub, name=rows.config, split=name).to_pandas()
+        published = datasets.load_dataset(rows.hub, name=rows.config, split=name)
+        frame = cast(pd.DataFrame, published.to_pandas())
     except Exception as error:  # the hub's client raises many kinds: offline, not found, corrupted cache
         raise MissingDataError(
             f"dataset {task.name} ({split}) not found: {rows.hub} cannot be fetched from the hub "
             f"({type(error).__name__}); {by_folder}check the network; toy-reviews needs no data"
         ) from error
-    frame = _renamed(task, frame)
+    frame = _renamed(task, rows, frame)
     if "label" in task.columns and "label" in frame:
-        frame = frame[frame["label"] != -1]  # SNLI: no gold label; SST-2 test: all labels are hidden
+        frame = frame.loc[frame["label"] != -1]  # SNLI: no gold label; SST-2 test: all labels are hidden
     if frame.empty:
         raise MissingDataError(f"the hub's {rows.hub} has no labels for its {split} split: {by_folder}")
     return frame
@@ -150,11 +149,11 @@ def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
     absent = [column for column in task.columns if column not in frame]
     if absent:
         raise InvalidInputError(f"{what}: no column {', '.join(absent)}; the columns are {', '.join(frame.columns)}")
-    frame = frame[list(task.columns)].reset_index(drop=True)
+    frame = frame.loc[:, list(task.columns)].reset_index(drop=True)
     if frame.empty:
         raise InvalidInputError(f"{what}: there are no rows")
     if frame.isna().any(axis=None):
-        row = int(frame.isna().any(axis=1).idxmax())
+        row = int(frame.isna().any(axis=1).to_numpy().argmax())
         raise InvalidInputError(f"{what}: row {row} has an empty text or label; remove such rows")
     for column in {*task.text_columns, *task.answer_columns}:
         if not pd.api.types.is_string_dtype(frame[column]):
@@ -163,7 +162,8 @@ def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
         return frame
     if not pd.api.types.is_integer_dtype(frame["label"]):
         raise InvalidInputError(f"{what}: column label must have integers, it has {frame['label'].dtype}")
-    low, high = int(frame["label"].min()), int(frame["label"].max())
+    label_R = frame["label"].to_numpy()
+    low, high = int(label_R.min()), int(label_R.max())
     if low < 0 or high >= task.num_classes:
         raise InvalidInputError(f"{what}: labels are {low} to {high}; they must be 0 to {task.num_classes - 1}")
     return frame.astype({"label": "int64"})

@@ -27,14 +27,14 @@ def held_out(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
     Raises:
         InvalidInputError: there are no rows for the test, or none for training.
     """
-    texts = ["\x1f".join(parts) for parts in zip(*(frame[column] for column in task.text_columns), strict=True)]
-    limit = int(fraction * 2**64)
-    digests = (hashlib.sha256(_plain(text).encode()).digest()[:8] for text in texts)
-    in_test_R = np.array([int.from_bytes(digest, "big") < limit for digest in digests])
+    columns = [frame[column].tolist() for column in task.text_columns]
+    texts = columns[0] if len(columns) == 1 else ["\x1f".join(parts) for parts in zip(*columns, strict=True)]
+    limit = int(fraction * 2**64).to_bytes(8, "big")
+    in_test_R = np.array([hashlib.sha256(_plain(text).encode()).digest()[:8] < limit for text in texts])
     for column in ("label", CLIENT):
         if column in frame:
-            lost_R = ~frame[column].isin(set(frame[column][~in_test_R])).to_numpy()
-            if taken_back := {text for text, lost in zip(texts, lost_R, strict=True) if lost}:
+            lost_R = ~frame[column].isin(frame.loc[~in_test_R, column].unique()).to_numpy()
+            if taken_back := {texts[row] for row in np.flatnonzero(lost_R)}:
                 in_test_R &= np.array([text not in taken_back for text in texts])
     if not in_test_R.any() or in_test_R.all():
         side = "train" if in_test_R.any() else "test"

@@ -26,19 +26,21 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 
-from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short, name_some
 from zorba_core.registry import Registry
 from zorba_core.tables import text_of_file
 
+Table = str | os.PathLike[str] | pd.DataFrame  # files, or rows in memory
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 MAX_LABELS = 1000
 CLIENTS_SPLIT = "federated"  # the clients' training rows
@@ -50,16 +52,45 @@ _STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
 def checked_table(table: Any) -> Any:
-    """A path or a DataFrame, as it is.
+    """A path or a DataFrame, as it is; a DataFrame of a table with ``to_pandas`` (of ``datasets``, pyarrow or polars),
+    of mappings, or of a list for each column.
 
     Raises:
-        InvalidInputError: a table of another form.
+        InvalidInputError: the address of a page, the splits of a data set, or a table of another form.
     """
+    if isinstance(table, str) and "://" in table:
+        raise InvalidInputError(f"{table} is an address; download the file and give its path")
     if table is None or isinstance(table, str | os.PathLike | pd.DataFrame):
         return table
+    if isinstance(table, Mapping) and any(hasattr(part, "to_pandas") for part in table.values()):
+        raise InvalidInputError(
+            f"rows in memory are the splits {name_some([*table])} of a data set; give one of them, and the rows to "
+            "test on as test, or save them with save_to_disk(FOLDER) and give the folder"
+        )
+    if hasattr(table, "to_pandas"):
+        return _with_names(table.to_pandas(), getattr(table, "features", None) or {})
+    if isinstance(table, Mapping) and all(isinstance(part, list | tuple | np.ndarray) for part in table.values()):
+        lengths = {name: len(part) for name, part in table.items()}
+        if len({*lengths.values()}) > 1:
+            raise InvalidInputError(f"rows in memory have columns of different lengths: {lengths}")
+        return pd.DataFrame(table)
+    if isinstance(table, Iterable) and not isinstance(table, Mapping | bytes | pd.Series | np.ndarray):
+        rows = list(table)
+        if rows and all(isinstance(row, Mapping) for row in rows):
+            return pd.DataFrame(rows)
     kind = f"{type(table).__module__}.{type(table).__name__}".removeprefix("builtins.")
-    cure = "its method to_pandas() makes one" if hasattr(table, "to_pandas") else "pandas.DataFrame(rows) makes one"
-    raise InvalidInputError(f"rows in memory are a {kind} in place of a pandas DataFrame; {cure}")
+    raise InvalidInputError(
+        f"rows in memory are a {kind} in place of a pandas DataFrame; pandas.DataFrame(rows) makes one, with a column "
+        "of text and one of the label or the answer"
+    )
+
+
+def _with_names(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
+    """The frame with the names of labels that ``datasets`` stores as numbers; -1 means no label."""
+    for column, feature in features.items():
+        if names := getattr(feature, "names", None):
+            frame[column] = pd.Categorical.from_codes(frame[column].fillna(-1).astype(int), names)
+    return frame
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
@@ -81,9 +112,9 @@ class TableRows:
         sheet: of Excel files; default: the first.
     """
 
-    train: str | Path | pd.DataFrame | None = None
-    test: str | Path | pd.DataFrame | None = None
-    test_fraction: float = Field(0.2, gt=0, lt=1)
+    train: Table | None = None
+    test: Table | None = None
+    test_fraction: float = Field(default=0.2, gt=0, lt=1)
     label: str | None = None
     client: str | None = None
     label_values: tuple[Any, ...] = ()
@@ -101,13 +132,26 @@ class TableRows:
     def __post_init__(self) -> None:
         for name in ("train", "test"):
             path = getattr(self, name)
-            if isinstance(path, str | Path):  # absolute: a run may be resumed in another working directory
+            if isinstance(path, str | os.PathLike):  # absolute: a run may be resumed in another working directory
                 object.__setattr__(self, name, os.path.abspath(os.path.expanduser(path)))
 
     @property
     def origin(self) -> str:
         """The rows' origin, for a run's config."""
         return f"file {Path(self.train).name}" if isinstance(self.train, str) else "a table in memory"
+
+    @property
+    def label_column(self) -> str:
+        """The column of the label, where it is needed.
+
+        Raises:
+            InvalidInputError: none is given.
+        """
+        if not self.label:
+            raise InvalidInputError(
+                f"{self.origin}: give the column of the label (--label, or label under [rows] of a task file)"
+            )
+        return self.label
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
@@ -148,7 +192,7 @@ class PublishedRows:
     columns: dict[str, str] = Field(default_factory=dict)
     label_values: tuple[Any, ...] = ()
     evaluation_splits: tuple[str, ...] = ()
-    held_out: float = Field(0.0, ge=0, lt=1)
+    held_out: float = Field(default=0.0, ge=0, lt=1)
     base_half: str = ""
     official_train_rows: int = 0
 
@@ -229,11 +273,11 @@ class Task:
             yield from self._label_problems()
 
     def _label_problems(self) -> Iterator[str]:
-        own = isinstance(self.rows, TableRows)
+        own = self.rows if isinstance(self.rows, TableRows) else None
         if self.prompt.endswith((" ", "}")):
             yield "the prompt must end in a word, before the space of the answer"
-        if own and self.rows.label in self.text_columns:
-            yield f"the prompt contains {self.rows.label}, the column of the label; leave it out of prompt and --text"
+        if own and own.label in self.text_columns:
+            yield f"the prompt contains {own.label}, the column of the label; leave it out of prompt and --text"
         if own and not self.label_names:
             return  # to be read from the rows
         count, words = len(self.label_names), self.label_words
@@ -293,7 +337,7 @@ class Overrides:
     prompt: str | None = None
     label_words: tuple[str, ...] = ()
     client: str | None = None
-    test: str | Path | pd.DataFrame | None = None
+    test: Table | None = None
     sheet: str | None = None
 
     @field_validator("text", mode="before")
@@ -368,15 +412,17 @@ def task_from(table: Mapping[str, Any], folder: str | os.PathLike[str] = ".", *,
     Raises:
         InvalidInputError: an unknown key, or an invalid value.
     """
-    rows = table.get("rows")
-    if not isinstance(rows, Mapping):
+    given = table.get("rows")
+    if not isinstance(given, Mapping):
         raise InvalidInputError('the table [rows] is missing; write [rows] and, for example, train = "tickets.csv"')
-    if made is None and "hub" in rows:
-        made = _validated(PublishedRows, dict(rows), "[rows] ")
-    elif made is None:
-        paths = {key: Path(folder, os.path.expanduser(str(rows[key]))) for key in ("train", "test") if key in rows}
-        made = _validated(TableRows, {**rows, **paths}, "[rows] ")
-    return _validated(Task, {**table, "rows": made})
+    if made is not None:
+        rows = made
+    elif "hub" in given:
+        rows = _validated(PublishedRows, dict(given), "[rows] ")
+    else:
+        paths = {key: Path(folder, os.path.expanduser(str(given[key]))) for key in ("train", "test") if key in given}
+        rows = _validated(TableRows, {**given, **paths}, "[rows] ")
+    return _validated(Task, {**table, "rows": rows})
 
 
 _Kind = TypeVar("_Kind", Task, TableRows, PublishedRows)

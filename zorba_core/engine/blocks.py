@@ -17,8 +17,9 @@ import copy
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -63,13 +64,16 @@ class Blocks:
         device: torch.device | str = "cpu",
         precision: str = "highest",
     ) -> None:
-        self.adapted = None if isinstance(model, PreTrainedModel) else model
-        model = model if self.adapted is None else self.adapted.get_base_model()
-        self._blocks = block_list(model)
+        if isinstance(model, PreTrainedModel):
+            self.adapted, base = None, model
+        else:
+            self.adapted, base = model, cast(PreTrainedModel, model.get_base_model())
+        self._blocks = block_list(base)
         # The same kind of attention in all runs: eager attention differs from SDPA in the last bits.
-        model.set_attn_implementation("sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
+        base.set_attn_implementation("sdpa" if getattr(base, "_supports_sdpa", False) else "eager")
         self.dtype, self.device, self.precision = dtype, torch.device(device), precision
-        self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+        cast(nn.Module, base).to(device=device, dtype=dtype)
+        self.model = base.eval().requires_grad_(False)
         for block in self._blocks:
             for part in block.modules():
                 if isinstance(part, nn.ReLU):
@@ -83,7 +87,11 @@ class Blocks:
 
     @property
     def vocabulary_size(self) -> int:
-        return len(self.model.get_output_embeddings().weight)
+        return len(self._head.weight)
+
+    @property
+    def _head(self) -> nn.Linear:
+        return cast(nn.Linear, self.model.get_output_embeddings())  # block_list refuses a model without one
 
     @property
     def max_positions(self) -> int:
@@ -157,7 +165,7 @@ class Blocks:
         The product is in float64: finite differences subtract two close losses, and float32 rounds a product of few
         rows differently from one of many rows.
         """
-        head = self.model.get_output_embeddings()
+        head = self._head
 
         def of_tokens(normed: Tensor) -> Tensor:
             bias = None if head.bias is None else head.bias[token_ids_V].double()
@@ -171,7 +179,9 @@ class Blocks:
             return self.model(input_ids=one_token, use_cache=False).logits[:, 0]
 
     @torch.no_grad()
-    def __call__(self, rows: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen") -> Tensor:
+    def __call__(
+        self, rows: Rows, active_M: Sequence[bool] | np.ndarray | None = None, inactive: Inactive = "frozen"
+    ) -> Tensor:
         """The hidden states after the last block that the loss of ``rows`` needs, (R, P, H).
 
         With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights. Otherwise every block runs with
@@ -294,7 +304,7 @@ class Blocks:
         return calls
 
 
-def block_list(model: nn.Module) -> list[nn.Module]:
+def block_list(model: PreTrainedModel) -> list[nn.Module]:
     """The M transformer blocks, first to last.
 
     Raises:
@@ -321,7 +331,7 @@ def fingerprint_of(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
     for name, parameter in sorted(named_parameters):
         digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
-        digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy())
+        digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

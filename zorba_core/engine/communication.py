@@ -40,12 +40,16 @@ from zorba_core.engine.parts import method_facts
 _ROUND, _FLOAT, _PLAN, _SEED, _KIND = 4, 8, 7, 4, 2
 
 
+Way = Literal["down", "up"]
+Form = Literal["averages", "scalars", "dense"]
+
+
 @dataclass(frozen=True)
 class Message:
     """All messages of one kind in a run."""
 
     kind: str  # "setup", "plan", "report" or "aggregate"
-    direction: Literal["down", "up"]
+    direction: Way
     messages: int
     paper: int  # numbers
     needed: int  # numbers
@@ -57,7 +61,7 @@ class Communication:
     """The communication of a run."""
 
     method: str
-    form: Literal["averages", "scalars", "dense"]  # of the aggregate
+    form: Form  # of the aggregate
     kinds_of_block: int  # D
     messages: tuple[Message, ...]
 
@@ -119,17 +123,19 @@ def run_communication(
     if method_facts(method).exchanges != "scalars":
         size = _ROUND + _FLOAT + block_parameters * bytes_per_number
         plan = Message("plan", "down", aggregates, 0, 0, aggregates * _PLAN)
-        up, down = (
-            Message(kind, way, count, count * parameters, count * block_parameters, count * size)
-            for kind, way, count in (("report", "up", reports), ("aggregate", "down", aggregates))
-        )
+        each = (parameters, block_parameters, size)
+        up = Message("report", "up", reports, *(reports * numbers for numbers in each))
+        down = Message("aggregate", "down", aggregates, *(aggregates * numbers for numbers in each))
         return Communication(method, "dense", 0, (plan, up, down))
     kinds, passed_on = kinds_of_block(A_MN), reports if usable_reports is None else usable_reports
     # For each form: numbers and bytes of a client's key, numbers and bytes of all aggregates.
     averages = num_blocks, num_blocks * _KIND, aggregates * kinds * Q, aggregates * (_ROUND + kinds * Q * _FLOAT)
     scalars = num_clients * passed_on * Q
     heads = aggregates * (_ROUND + _bits(num_clients))
-    forms = {"averages": averages, "scalars": (A_MN.size, _bits(A_MN.size), scalars, heads + scalars * _FLOAT)}
+    forms: dict[Form, tuple[int, int, int, int]] = {
+        "averages": averages,
+        "scalars": (A_MN.size, _bits(A_MN.size), scalars, heads + scalars * _FLOAT),
+    }
     form = min(forms, key=lambda name: num_clients * forms[name][0] + forms[name][2])
     key, key_bytes, numbers, aggregate_bytes = forms[form]
     setup = (num_clients * each for each in (num_seeds, key, _bits(num_blocks) + key_bytes))

@@ -29,7 +29,6 @@ class Course:
 
     def __init__(self, rounds: Iterable[Round] = ()) -> None:
         self.start = 0  # the round whose weights the next round starts from
-        self.returns = 0  # how often the run went back
         self.factor = 1.0  # of the rate
         self.best = 0  # the evaluated round with the lowest loss
         self.last = 0
@@ -57,7 +56,6 @@ class Course:
                 self._best_loss, self.best = loss, done.round
         if done.diverged or self._far == LOOKS:
             self.start, self.factor, self._far = self.best, FACTOR * self.factor, 0
-            self.returns += 1
 
     def weights(self, over: bool) -> int:
         """The round whose weights the network has now: those of the next round's start, or of the result."""

@@ -11,8 +11,7 @@ clients, S elements of a piece.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +57,7 @@ class Directions:
     ) -> None:
         self.kind = DIRECTIONS.get_part(kind)
         self._draw = imported(self.kind.draw)
-        shapes = [((int(block),),) if isinstance(block, Integral) else tuple(block) for block in shapes_M]
+        shapes = [tuple(block) if isinstance(block, Sequence) else ((int(block),),) for block in shapes_M]
         self.sizes_M = tuple(sum(map(math.prod, block)) for block in shapes)
         self._parts_M = tuple(map(parts_of, shapes))
         self.dtype, self.device = dtype, torch.device(device)
@@ -91,10 +90,10 @@ class Directions:
             rounded_Q = torch.from_numpy(with_exact_sums(np.asarray(rho_Q, float), self.dtype)).to(total)
             for chosen_K in (used_Q[at : at + LOW_RANK_AT_ONCE] for at in range(0, len(used_Q), LOW_RANK_AT_ONCE)):
                 rho_K1 = rounded_Q[torch.from_numpy(chosen_K).to(self.device), None]
-                for part, u_Km, z_Kn in self.factors([int(seeds_Q[q]) for q in chosen_K], block):
+                for part, u_Km, z_Kn in self.factors([int(seeds_Q[q]) for q in chosen_K.tolist()], block):
                     part.of(total).addmm_((u_Km * rho_K1).t(), z_Kn)
             return total
-        for q in used_Q:
+        for q in used_Q.tolist():
             seed, rho = int(seeds_Q[q]), float(rho_Q[q])
             if not (self.kind.signs and self._added_by_kernel(total, seed, block, rho)):  # signs: exact products
                 for start, stop, values in self._drawn(seed, block):
@@ -131,8 +130,8 @@ class Directions:
                 yield part.start, part.stop, torch.outer(u_1m[0], z_1n[0]).view(-1)
             return
         for start, stop, values in self._as_drawn(seed, block):
-            values = values.to(self.dtype)
-            yield start, stop, values if self.kind.norm is None else values.mul_(self._scale(seed))
+            values, norm = values.to(self.dtype), self.kind.norm
+            yield start, stop, values if norm is None else values.mul_(self._scale(seed, norm))
 
     def _as_drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
         size, step = self.sizes_M[block], PIECE_CPU if self.device.type == "cpu" else PIECE_ELSEWHERE
@@ -149,7 +148,7 @@ class Directions:
         kernel.add_to(kind, weights, scale, seed, block, 0, self.sizes_M[block])
         return True
 
-    def _scale(self, seed: int) -> float:
+    def _scale(self, seed: int, norm_of: Callable[[int], float]) -> float:
         if seed not in self._scale_by_seed:
             # A sum of integers, so the order of summation does not matter.
             squares = 0
@@ -157,7 +156,7 @@ class Directions:
                 for _, _, values in self._as_drawn(seed, m):
                     squares += int((values / noise.NORMAL_STEP).long().square_().sum())
             norm = math.sqrt(squares) * noise.NORMAL_STEP
-            self._scale_by_seed[seed] = self.kind.norm(sum(self.sizes_M)) / norm
+            self._scale_by_seed[seed] = norm_of(sum(self.sizes_M)) / norm
         return self._scale_by_seed[seed]
 
 

@@ -6,7 +6,7 @@ Shapes: E examples, R rows, C candidate answers of an example.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rows import Rows
+from zorba_core.engine.rows import Examples, Rows
 
 BATCH_SIZE = 64  # rows that go through the blocks together
 PRIOR_ROWS = 96
@@ -53,8 +53,7 @@ def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
     """Log-probabilities of each example's labels or options, (E, C), float64; -inf where an example has fewer than C
     options. They are the log-softmax over the scores of :meth:`zorba_core.engine.rows.Rows.scores`. The labels of
     ``rows`` are not used."""
-    most = len(rows.words_C) if rows.one_token else int(rows.answers_E.max())
-    log_p_EC = np.full((len(rows), most), -np.inf)
+    log_p_EC = np.full((len(rows), rows.answers), -np.inf)
     with network.at_precision("highest"):
         for chosen, batch, final in _in_batches(network, rows):
             part = batch.scores(network, final).log_softmax(dim=1).cpu().numpy()
@@ -62,7 +61,7 @@ def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
     return log_p_EC
 
 
-def shared_preference(network: Blocks, rows: Rows, held_N: Iterable[np.ndarray], num_clients: int) -> np.ndarray:
+def shared_preference(network: Blocks, rows: Examples, held_N: Iterable[np.ndarray], num_clients: int) -> np.ndarray:
     """The mean over clients of :func:`label_prior` on each client's rows, (C,), float64."""
     most = prior_rows(num_clients)
     chosen_N = [held[spread(len(held), most)] for held in held_N]
@@ -85,7 +84,7 @@ def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarr
         rows: examples with the same label words.
     """
     chosen = spread(len(rows), most)
-    plain = replace(rows.rows(chosen), prior_C=rows.prior_C[:0])
+    plain = rows.rows(chosen).with_prior(())
     return label_log_probabilities(network, plain).mean(axis=0)
 
 

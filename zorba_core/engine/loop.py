@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from zorba_core.allocation import Allocation
@@ -50,7 +49,8 @@ class Clients(Protocol):
         ...
 
     def publish(self, done: Round) -> tuple[dict[str, Any], ...]:
-        """Take a round's averages, for the clients to apply before the next round; return the events of the round.
+        """Take a round's averages, for the clients to apply before the next round; return the events of the round. A
+        round that diverged for want of a usable report has no averages.
 
         The clients get the averages with the next plan.
         """
@@ -212,7 +212,8 @@ def next_round(training: Training, state: TrainState, course: Course | None = No
     if not reported_N.any():
         if course is None or course.start in (0, course.best):
             raise RunError(f"round {t}: {describe_refusals(status_N)}; look at the clients' rows and at the settings")
-        return state, Round(t, seeds_Q=plan.seeds_Q, status_N=status_N, diverged=True, **_origin(course, t))
+        lost = Round(t, seeds_Q=plan.seeds_Q, status_N=status_N, diverged=True, **_origin(course, t))
+        return state, replace(lost, events=clients.publish(lost))
     step, method_state = method_of(settings).update(plan, reports, reported_N, state.method_state)
     step = _checked_step(step, plan)
     # Server and clients: w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m.
@@ -275,7 +276,7 @@ def _evaluated(done: Round, training: Training) -> Round:
     network, rows, prior_C = training.network, training.evaluation, None
     if training.settings.calibration == "batch":
         prior_C = training.clients.preference(network)
-        rows = replace(rows, prior_C=torch.from_numpy(prior_C))
+        rows = rows.with_prior(prior_C)
     result = evaluate(network, rows)
     if not math.isfinite(result.loss):
         return replace(done, diverged=True)

@@ -35,7 +35,7 @@ def _written(word_K, word: tl.constexpr, element_K, weights, table, scale, start
     """Write, or add to ``weights``, the numbers of one word of each counter: (K, 64 / BITS), 16 bits a normal, one a
     sign."""
     part_J = tl.arange(0, 64 // BITS)
-    bits_KJ = (word_K[:, None] >> (part_J * BITS).to(tl.uint64)[None, :]) & ((1 << BITS) - 1)
+    bits_KJ = (word_K[:, None] >> (part_J * BITS).to(tl.uint64)[None, :]) & ((1 << BITS) - 1)  # pyright: ignore[reportOperatorIssue] - a constant of the compiler is an int
     element_KJ = element_K[:, None] + (word * (64 // BITS) + part_J).to(tl.int64)[None, :]
     inside_KJ = (element_KJ >= start) & (element_KJ < stop)
     if BITS == 1:  # noqa: SIM108 - a constant of the compiler
@@ -95,7 +95,8 @@ def _launch(
     programs = -(-(-(-stop // per_counter) - start // per_counter) // counters)
     _kernel[(programs,)](
         weights, _levels(str(weights.device)), scale, int(np.uint64(seed).view(np.int64)), block,
-        start, stop, KIND=_KINDS[kind], ADD=add, COUNTERS=counters, BITS=256 // per_counter, enable_fp_fusion=False,
+        start, stop, KIND=_KINDS[kind], ADD=add, COUNTERS=counters, BITS=256 // per_counter,
+        enable_fp_fusion=False,  # pyright: ignore[reportCallIssue] - an option of the compiler, not of the kernel
     )  # fmt: skip
 
 

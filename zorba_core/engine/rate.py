@@ -2,13 +2,14 @@
 
 ``lr = "auto"`` gives round t the rate
 
-    lr_t = STEP log(C) / s_t * schedule(t),      s_t = root mean square of the averaged scalars of round t
+    lr_t = STEP log(C) (Q / 800)^0.4 / s_t * schedule(t),   s_t = root mean square of the averaged scalars of round t
 
-for C answers to choose among; with Q < 200 directions, (Q / 200)^0.4 of it. s estimates the length of the gradient, so
-the expected step of every round has the same length, ``STEP`` of the loss of a guess, before the schedule falls from 1
-to 0 (``cosine``). Raw rates of two models differ 30 times; this number does not. The scalars are in the log, so
-clients, replay and resume have the same bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the spread of the
-losses, which is the same idea.)
+for C answers to choose among and Q directions, at most 800. s estimates the length of the gradient, so the expected
+step of every round has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected step, a
+round makes one at random, sqrt(d / Q) times as long for d parameters. That one is what limits the length, so more
+directions allow longer steps. Raw rates of two models differ 30 times; this number does not. The scalars are in the
+log, so clients, replay and resume have the same bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the
+spread of the losses, which is the same idea.)
 
 Shapes: M blocks, Q directions.
 """
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import Settings
 
 AUTO = "auto"
-STEP = 0.09
-ENOUGH_DIRECTIONS, _POWER = 200, 0.4
+STEP = 0.14
+MOST_DIRECTIONS, _POWER = 800, 0.4
 MOST_ANSWERS, _WRITTEN = 8, 2  # more choices, or written answers, count as these
 
 
@@ -47,8 +48,7 @@ def rate_of_round(settings: Settings, round_index: int, size: float, answers: in
     """
     lr = settings.lr
     if lr == AUTO:
-        # The noise of few directions is longer than a step along the gradient, so the step has to be shorter.
-        share = min(1.0, (settings.directions or math.inf) / ENOUGH_DIRECTIONS) ** _POWER
+        share = min(1.0, (settings.directions or math.inf) / MOST_DIRECTIONS) ** _POWER  # FedIT has no directions
         length = STEP * share * math.log(min(max(answers, _WRITTEN), MOST_ANSWERS))
         lr = length / size if size > 0 else 0.0
     return factor * lr * schedule(settings, round_index)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from zorba_core.engine.blocks import Blocks
     from zorba_core.engine.directions import Directions
-    from zorba_core.engine.rows import Rows
+    from zorba_core.engine.rows import Examples, Rows
 
 # The server's state of a method between rounds: a few float64 arrays by name. Empty for most methods.
 MethodState = Mapping[str, np.ndarray]
@@ -83,7 +83,7 @@ class Round:
 class FederatedRows:
     """The clients' training rows and the evaluation rows."""
 
-    train: Rows  # all clients' rows
+    train: Examples  # all clients' rows
     held_N: Sequence[np.ndarray]  # indices of each client's rows
     evaluation: Rows
 

@@ -45,10 +45,11 @@ import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -59,6 +60,7 @@ _STEP_ELSEWHERE = 32  # on GPUs, lengths of rows are multiples of it
 _PIECE_LOGITS, _PIECE_HEAD, _LEAST_PIECE = 2**21, 2**21, 256
 
 Tokens = Sequence[int]
+Prior = Sequence[float] | np.ndarray  # C numbers, or none
 
 
 class Network(Protocol):
@@ -68,6 +70,23 @@ class Network(Protocol):
     def vocabulary_size(self) -> int: ...
 
     def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor: ...
+
+
+class Examples(Protocol):
+    """Rows to draw batches from: :class:`Rows`, or those of a large table, which are encoded when they are drawn
+    (:class:`zorba_core.data.encode.RowsOnDemand`)."""
+
+    @property
+    def answers(self) -> int: ...
+
+    @property
+    def largest_token(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def rows(self, index_B: np.ndarray | Tensor) -> Rows: ...
+
+    def with_prior(self, prior: Prior) -> Self: ...
 
 
 class Scored(NamedTuple):
@@ -100,9 +119,9 @@ class Rows:
     )  # of the example; empty: not centred
 
     @staticmethod
-    def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor, words_C: Tokens) -> Rows:
+    def of_words(token_ids_RL: Tensor, last_R: Tensor, label_E: Tensor, words: Tokens) -> Rows:
         """Rows with label words of one token each; ``label_E`` has the index of the right word."""
-        one_E, words_C = torch.ones_like(last_R), torch.as_tensor(words_C, dtype=torch.int64, device=last_R.device)
+        one_E, words_C = torch.ones_like(last_R), torch.as_tensor(words, dtype=torch.int64, device=last_R.device)
         none_A, none_AT = one_E[:0], one_E.new_zeros(0, 0)
         return Rows(token_ids_RL, last_R, label_E, one_E, one_E * 0, none_A, none_AT, none_A, words_C)
 
@@ -125,8 +144,7 @@ class Rows:
         words = [tokens[0] for tokens in answers[0] if len(tokens) == 1]
         if len(words) == len(answers[0]) > 1 and all(candidates == answers[0] for candidates in answers):
             table_RL, last_R = _padded(prompts, seq_len, pad_id), [len(prompt) - 1 for prompt in prompts]
-            columns = [torch.from_numpy(np.array(part, np.int64)) for part in (table_RL, last_R, label_E)]
-            return Rows.of_words(*columns, words)
+            return Rows.of_words(_int64(table_RL), _int64(last_R), _int64(label_E), words)
         sequences: list[list[int]] = []
         last_R, rows_E, row_A, targets = [], [], [], []
         for prompt, candidates in zip(prompts, answers, strict=True):
@@ -141,7 +159,7 @@ class Rows:
         target_AT = _padded(targets, max(map(len, targets), default=0), NO_TOKEN)
         divisor_A = [len(target) if mean else 1 for target in targets]
         columns = (ids_RL, last_R, label_E, rows_E, answers_E, row_A, target_AT, divisor_A)
-        return Rows(*(torch.from_numpy(np.array(column, dtype=np.int64)) for column in columns))
+        return Rows(*map(_int64, columns))
 
     def __len__(self) -> int:
         return len(self.label_E)
@@ -197,13 +215,22 @@ class Rows:
         first_answer_E = self.answers_E.cumsum(0) - self.answers_E
         answer = _spans(first_answer_E[index_B], self.answers_E[index_B])
         return Rows(
-            *(part[row] for part in (self.token_ids_RL, self.last_R)),
-            *(part[index_B] for part in (self.label_E, self.rows_E, self.answers_E)),
-            *(part[answer] for part in (self.row_A, self.target_AT, self.divisor_A)),
+            self.token_ids_RL[row],
+            self.last_R[row],
+            self.label_E[index_B],
+            self.rows_E[index_B],
+            self.answers_E[index_B],
+            self.row_A[answer],
+            self.target_AT[answer],
+            self.divisor_A[answer],
             self.words_C,
             self.prior_C,
             torch.zeros_like(index_B) if len(self.batch_E) else self.batch_E,  # they are one batch
         )
+
+    def with_prior(self, prior: Prior) -> Rows:
+        """The same examples, with these numbers subtracted from the scores."""
+        return replace(self, prior_C=torch.as_tensor(prior, dtype=torch.float64))
 
     def centred(self) -> Rows:
         """The same examples as one batch with the centred loss. They need the same label words."""
@@ -238,7 +265,7 @@ class Rows:
         digest = hashlib.sha256()
         for part in (self.token_ids_RL, self.last_R, *parts):
             digest.update(f"{tuple(part.shape)}".encode())
-            digest.update(part.contiguous().numpy())
+            digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()
 
     def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
@@ -330,6 +357,10 @@ def _pieces(network: Network, hidden_SH: Tensor) -> Iterator[tuple[int, Tensor]]
     count = max(_LEAST_PIECE, min(_PIECE_LOGITS // max(states, 1), _PIECE_HEAD // width))
     for token_ids_V in torch.arange(network.vocabulary_size, device=hidden_SH.device).split(count):
         yield int(token_ids_V[0]), network.vocabulary_logits(hidden_SH, token_ids_V)
+
+
+def _int64(values: ArrayLike) -> Tensor:
+    return torch.from_numpy(np.array(values, dtype=np.int64))
 
 
 def _padded(sequences: Sequence[Tokens], length: int, value: int) -> np.ndarray:

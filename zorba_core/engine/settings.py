@@ -11,7 +11,7 @@ from zorba_core.engine.parts import AVERAGES, DIRECTIONS, ESTIMATORS, METHODS, m
 from zorba_core.errors import InvalidInputError
 
 MAX_RANK = 2**10
-LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 40, 200, 8
+LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 25, 800, 8
 _BY_METHOD: Any = None  # the default of a field that the method decides
 MAX_SEEDS = 2**20  # small enough that no product with the other limits overflows
 
@@ -28,7 +28,7 @@ def _has_bfloat16() -> bool:
     return getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
 
 
-class Settings(Checked):
+class Settings(Checked, frozen=True):
     """The settings of one run. The import loads no torch, because the command builds its options from these fields.
 
     Raises:
@@ -37,7 +37,7 @@ class Settings(Checked):
 
     method: Annotated[str, OneOf(METHODS.meanings)] = "zorba"
     """{choices}."""
-    rounds: int = Field(150, ge=1, le=10**8)
+    rounds: int = Field(default=150, ge=1, le=10**8)
     """Rounds, T."""
     lr: Annotated[float, Field(gt=0)] | Literal["auto"] = 1e-2
     """Learning rate, or auto: every round's expected step has the same length before the schedule."""
@@ -46,37 +46,37 @@ class Settings(Checked):
     calibration: Literal["none", "base", "batch"] = "none"
     """What the loss takes out of the label words' scores: none, as in the paper; base, the base model's own preference
     among them; batch, the preference that all rows of a client's batch share."""
-    mu: float = Field(1e-3, ge=1e-30)
+    mu: float = Field(default=1e-3, ge=1e-30)
     """Length of a finite difference, in units of the direction."""
-    directions: int = Field(_BY_METHOD, ge=0, le=MAX_SEEDS, validate_default=True)
+    directions: int = Field(default=_BY_METHOD, ge=0, le=MAX_SEEDS, validate_default=True)
     """Directions of each round, Q; default: the paper's, 10 for zorba, 1 for decomfl and fedzo."""
-    num_seeds: int = Field(4096, ge=1, le=MAX_SEEDS)
+    num_seeds: int = Field(default=4096, ge=1, le=MAX_SEEDS)
     """Shared seeds that the directions are drawn from, P."""
-    batch_size: int = Field(8, ge=1, le=10**6)
+    batch_size: int = Field(default=8, ge=1, le=10**6)
     """Rows of each client in a round, B."""
-    seq_len: int = Field(64, ge=1, le=10**6)
+    seq_len: int = Field(default=64, ge=1, le=10**6)
     """Longest prompt in tokens, L."""
-    lora_rank: int = Field(0, ge=0, le=MAX_RANK)
+    lora_rank: int = Field(default=0, ge=0, le=MAX_RANK)
     """Train LoRA adapters of this rank in place of the blocks' weights; 0: the blocks."""
     direction: Annotated[str, OneOf(DIRECTIONS.meanings)] = "gaussian"
     """{choices}."""
-    estimator: Annotated[str, OneOf(ESTIMATORS.meanings)] = Field(_BY_METHOD, validate_default=True)
+    estimator: Annotated[str, OneOf(ESTIMATORS.meanings)] = Field(default=_BY_METHOD, validate_default=True)
     """How a simulation computes scalars; default: exact, for fedit cohort. {choices}."""
     rule: Annotated[str, OneOf(AVERAGES.meanings)] = "mean"
     """How the clients' scalars are averaged. {choices}."""
-    trim: float = Field(0.2, ge=0, lt=0.5)
+    trim: float = Field(default=0.2, ge=0, lt=0.5)
     """With rule trimmed: share cut off at each end, rounded up to whole clients."""
     inactive: Literal["frozen", "dropped"] = "frozen"
     """Blocks a client does not activate: frozen, or dropped (zero)."""
-    participation: float = Field(1.0, gt=0, le=1)
+    participation: float = Field(default=1.0, gt=0, le=1)
     """Share of the clients that take part in a round."""
-    seed: int = Field(0, ge=0, le=2**60)
+    seed: int = Field(default=0, ge=0, le=2**60)
     """Random seed for the fleet, the data split, the batches and the directions."""
-    eval_every: int = Field(10, ge=1, le=10**9)
+    eval_every: int = Field(default=10, ge=1, le=10**9)
     """Rounds between evaluations. The last round is always evaluated."""
-    eval_rows: int | None = Field(None, ge=1, le=10**9)
+    eval_rows: int | None = Field(default=None, ge=1, le=10**9)
     """Evaluate on that many fixed random rows; default: all."""
-    target: float | None = Field(None, gt=0, le=1)
+    target: float | None = Field(default=None, gt=0, le=1)
     """Stop at the first evaluation with this accuracy."""
     precision: Literal["highest", "bf16", "tf32"] = "highest"
     """Precision of matrix products: highest, bf16, or tf32 (cuda)."""

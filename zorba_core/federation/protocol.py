@@ -51,7 +51,8 @@ class Average:
 
     @classmethod
     def of(cls, done: Round) -> Average:
-        return cls(done.round, done.start, done.lr, done.seeds_Q, done.rho_bar_MQ)
+        """The update of a round in which scalars were averaged, as the methods of a federation do."""
+        return cls(done.round, done.start, done.lr, done.seeds_Q, cast(np.ndarray, done.rho_bar_MQ))
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,8 @@ class RemoteClients:
         """Note the clients whose scalars were refused, and keep the averages for the next instructions."""
         for client in np.flatnonzero(done.refused_N & (done.status_N != MALFORMED)):
             self.members.refuse(int(client), f"its scalars are {STATUSES[done.status_N[client]]}")
-        self.members.line.averages.append(Average.of(done))
+        if not done.diverged:
+            self.members.line.averages.append(Average.of(done))
         return self.members.take_events()
 
     def finish(self, network: Blocks) -> dict[str, Any]:
@@ -144,8 +145,8 @@ class RemoteClients:
     def go_back(self, to: int) -> None:
         """Begin a line with the averages up to round ``to``."""
         line = self.members.line
-        kept = [average for average in line.averages if average.round <= to]
-        self.members.begin(replace(line, number=line.number + 1, averages=kept))
+        averages = [average for average in line.averages if average.round <= to]
+        self.members.begin(replace(line, number=line.number + 1, averages=averages))
 
     def instruction(self, client: int, **fields: Any) -> Instruction:
         """An instruction with the averages that the client has not applied."""

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 
 from zorba_core.data.divide import divide
-from zorba_core.data.encode import encode
+from zorba_core.data.encode import RowsOnDemand
 from zorba_core.data.load import load
 from zorba_core.data.own_rows import labelled_rows
 from zorba_core.data.task import TableRows, Task
@@ -31,7 +31,7 @@ from zorba_core.engine.update import update_blocks
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation.protocol import Average, Instruction, ProtocolError
 from zorba_core.federation.request import Terms
-from zorba_core.runs.load import check_tokens, open_network, with_data
+from zorba_core.runs.load import SAMPLE, check_tokens, open_network, train_rows, with_data
 from zorba_core.runs.models import BUNDLED
 from zorba_core.runs.prompt import prompt_losses
 from zorba_core.runs.request import task_of
@@ -126,16 +126,16 @@ class Client:
         self.frame = _own_rows(terms, self.task, own)
         self._rows = ("", self._encoded(""))
 
-    def rows(self, prompt: str = "") -> Rows:
+    def rows(self, prompt: str = "") -> Rows | RowsOnDemand:
         """The client's rows, with the prompt that the server chose."""
         if prompt != self._rows[0]:
             self._rows = (prompt, self._encoded(prompt))
         return self._rows[1]
 
-    def _encoded(self, prompt: str) -> Rows:
+    def _encoded(self, prompt: str) -> Rows | RowsOnDemand:
         settings, replica = self.terms.settings, self.replica
         task = replace(self.task, prompt=prompt, prompts=()) if prompt else self.task
-        rows = encode(task, self.frame, replica.tokenizer, settings.seq_len)
+        rows, _ = train_rows(task, self.frame, replica.tokenizer, settings, SAMPLE)
         check_tokens(replica.network, replica.tokenizer, rows)
         return rows.centred() if settings.calibration == "batch" else rows
 
@@ -171,7 +171,7 @@ class Client:
         # Client n of n + 1, so that it draws the same batches as client n of a run in one process.
         A_MN, asked_N = np.zeros((M, n + 1), dtype=bool), np.zeros(n + 1, dtype=bool)
         A_MN[list(instruction.blocks), n] = asked_N[n] = True
-        rows = replace(self.rows(instruction.prompt), prior_C=torch.tensor(instruction.prior_C, dtype=torch.float64))
+        rows = self.rows(instruction.prompt).with_prior(instruction.prior_C)
         settings, network, held = replica.settings, replica.network, np.arange(len(rows))
         plan = RoundPlan(instruction.round, instruction.seeds_Q, asked_N, network, A_MN, settings, replica.directions)
         batch = client_batch(FederatedRows(rows, [held] * (n + 1), rows), settings, plan.round, n, network.device)

@@ -37,7 +37,7 @@ _GIVEN = (
 )  # fmt: skip
 
 
-class Terms(Checked):
+class Terms(Checked, frozen=True):
     """The part of a request that clients need.
 
     Raises:

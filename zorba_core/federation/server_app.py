@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from transformers import PreTrainedTokenizerBase
@@ -103,7 +102,7 @@ def _begin(request: ServerRequest, grid: Grid, callbacks: Sequence[Callback], st
     if settings.calibration == "base" and not task.prior:
         task = replace(task, prior=tuple(clients.preference(network).tolist()))
         clients.prior_C = task.prior
-        evaluation = replace(evaluation, prior_C=torch.tensor(task.prior, dtype=torch.float64))
+        evaluation = evaluation.with_prior(task.prior)
     checks = {} if run.force else _check(network, evaluation, settings)
     path = begin(
         run.replace(task=task, federation={**request.options.model_dump(), **started}),

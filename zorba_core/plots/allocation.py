@@ -29,7 +29,6 @@ def allocation_figure(
     capacity_N_gib: ArrayLike | None = None,
     parameters_gib: float = 0.0,
     order_N: ArrayLike | None = None,
-    changed_MN: NDArray[np.bool_] | None = None,
     palette: Palette = LIGHT,
     height: int | None = None,
 ) -> go.Figure:
@@ -38,7 +37,6 @@ def allocation_figure(
 
     Args:
         parameters_gib: VRAM of the parameters, which every client needs (psi_md).
-        changed_MN: cells to outline.
     """
     A_MN = np.asarray(A_MN, dtype=bool)
     M, N = A_MN.shape
@@ -66,7 +64,6 @@ def allocation_figure(
             "orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal",
             "bgcolor": palette.paper, "font": {"size": 12},
         },
-        "shapes": [] if changed_MN is None else _outlines(changed_MN[:, order_N], palette),
         **_axes(M, name_N, popularity_M, top, with_vram),
     }  # fmt: skip
     return styled(traces, palette, height=height, layout=layout)
@@ -86,14 +83,6 @@ def _cells(A_MN: NDArray[np.bool_], name_N: Sequence[str], palette: Palette) -> 
         ygap=gap,
         hovertemplate="%{x}, block %{y}<extra></extra>",
     )
-
-
-def _outlines(changed_MN: NDArray[np.bool_], palette: Palette) -> list[dict[str, Any]]:
-    line = {"color": palette.selected, "width": 2}
-    return [
-        {"type": "rect", "x0": n + 0.5, "x1": n + 1.5, "y0": m - 0.5, "y1": m + 0.5, "line": line}
-        for m, n in np.argwhere(changed_MN)[:400]
-    ]
 
 
 def _axes(

@@ -48,7 +48,7 @@ class Stairs:
     """One curve of :func:`stairs_figure`."""
 
     name: str
-    gib_P: NDArray[np.float64]
+    gib_P: NDArray[np.floating[Any]]
     lambda_P: NDArray[np.float64]
     look: tuple[int, str]
     """Index in the palette's series, and dash."""
@@ -73,8 +73,8 @@ def stairs_figure(
     """
     traces: list[Any] = [_curve(curve, palette) for curve in curves]
     if chosen is not None:
-        *at, name = chosen
-        traces.append(chosen_point(*at, palette, name=name, cliponaxis=False))
+        gib, value, name = chosen
+        traces.append(chosen_point(gib, value, palette, name=name, cliponaxis=False))
     low, high = np.log10(lambda_range)
     layout = {
         "margin": {"l": 58, "r": 10, "t": 8, "b": 44},

@@ -140,11 +140,6 @@ def log_ticks(low: float, high: float, room: int = 10) -> list[float]:
     return [float(f"{step * 10.0**e:.6g}") for e in exponents if e % apart == 0 for step in steps]
 
 
-def upright(x: float, **line: Any) -> dict[str, Any]:
-    """A straight line at ``x`` over the figure's height."""
-    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
-
-
 def level(y: float, **line: Any) -> dict[str, Any]:
     """A straight line at ``y`` over the figure's width."""
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, axis, level, styled, trace
+from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, axis, level, log_axis, styled, trace
 
 if TYPE_CHECKING:
     from zorba_core.runs import Run
@@ -38,6 +38,7 @@ def curves_figure(
     bands: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]] | None = None,
     x_title: str = "rounds",
     log: bool = False,
+    log_x: bool = False,
     rounds: int | None = None,
     share: bool = False,
     targets: Sequence[float] = (),
@@ -50,45 +51,62 @@ def curves_figure(
         curves: rounds and values of each curve by its name. NaN is skipped.
         bands: rounds, lowest and highest values around some of the curves, by the same names.
         log: a logarithmic axis of the values.
+        log_x: a logarithmic axis of the rounds; a value before the first round is not on it.
         rounds: the end of the axis; by default the last round of the curves.
         share: show the values in percent.
         targets: values to mark by level lines.
     """
-    traces = []
     hover = ("%{y:.1%}" if share else "%{y:.4f}") + f" after %{{x}} {x_title}"
+    traces = []
     for index, (name, (round_P, value_P)) in enumerate(curves.items()):
-        round_P, value_P = np.asarray(round_P), np.asarray(value_P, float)
-        known_P = ~np.isnan(value_P)
-        color = palette.series[index % len(palette.series)]
         if bands and name in bands:
-            traces.append(_band(*bands[name], color))
-        traces.append(
-            trace(
-                "scatter",
-                x=round_P[known_P].tolist(),
-                y=value_P[known_P].tolist(),
-                mode="lines+markers" if known_P.sum() <= _MARKED_UP_TO else "lines",
-                name=as_text(name),
-                cliponaxis=False,
-                line={"color": color, "width": 2.2, "dash": DASHES[index % len(DASHES)]},
-                marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 6, "color": color},
-                hovertemplate=hover + "<extra>" + as_text(name) + "</extra>",
-            )
-        )
+            traces.append(_band(*bands[name], palette.series[index % len(palette.series)]))
+        traces.append(_line(as_text(name), index, np.asarray(round_P), np.asarray(value_P, float), hover, palette))
+    at, values = ([np.asarray(each[part], float) for each in curves.values()] for part in (0, 1))
     layout: dict[str, Any] = {
         "showlegend": len(curves) > 1,
         "hovermode": "closest",
         "dragmode": False,
         "margin": {"l": 58, "r": 14, "t": 12 + (22 if len(curves) > 1 else 0), "b": 44},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "maxheight": 88},
-        "xaxis": axis(x_title, rangemode="tozero"),
-        "yaxis": axis(title, tickformat=".0%" if share else None, **({"type": "log"} if log else {})),
+        "xaxis": _log_axis(x_title, at) if log_x else axis(x_title, rangemode="tozero"),
+        "yaxis": axis(title, tickformat=".0%" if share else None),
         "shapes": [level(target, color=palette.muted, width=1.2, dash="dot") for target in targets],
         "annotations": [_target_label(target, share, palette) for target in targets],
     }
+    if log:
+        layout["yaxis"] = _log_axis(title, [*values, targets], share)
+        for label in layout["annotations"]:
+            label["y"] = np.log10(label["y"])  # of labels, unlike of lines, plotly wants the logarithm
     if rounds:
         layout["xaxis"]["range"] = [0, rounds]
     return styled(traces, palette, height=height, layout=layout)
+
+
+def _line(
+    name: str, index: int, round_P: np.ndarray, value_P: np.ndarray, hover: str, palette: Palette
+) -> dict[str, Any]:
+    """A curve with the colour, the dash and the marker of its place among the others."""
+    known_P, color = ~np.isnan(value_P), palette.series[index % len(palette.series)]
+    return trace(
+        "scatter",
+        x=round_P[known_P].tolist(),
+        y=value_P[known_P].tolist(),
+        mode="lines+markers" if known_P.sum() <= _MARKED_UP_TO else "lines",
+        name=name,
+        cliponaxis=False,
+        line={"color": color, "width": 2.2, "dash": DASHES[index % len(DASHES)]},
+        marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 6, "color": color},
+        hovertemplate=f"{hover}<extra>{name}</extra>",
+    )
+
+
+def _log_axis(title: str, values: Sequence[ArrayLike], share: bool = False) -> dict[str, Any]:
+    """A logarithmic axis around the values above 0, in percent for a ``share``."""
+    value_P = np.concatenate([np.ravel(each) for each in values])
+    value_P = value_P[value_P > 0]
+    drawn = log_axis(title, value_P if value_P.size else [1.0])
+    return {**drawn, "ticktext": [f"{tick:.3g}%" for tick in 100 * np.array(drawn["tickvals"])]} if share else drawn
 
 
 def _band(x_P: ArrayLike, low_P: ArrayLike, high_P: ArrayLike, color: str) -> dict[str, Any]:
@@ -109,6 +127,7 @@ def learning_curves_figure(
     measure: str = "eval_accuracy",
     x: str = "round",
     log: bool = False,
+    log_x: bool = False,
     smooth: int = 1,
     groups: Mapping[str, Sequence[Run]] | None = None,
     palette: Palette = LIGHT,
@@ -118,6 +137,8 @@ def learning_curves_figure(
 
     Args:
         x: one of :data:`AXES`.
+        log: a logarithmic axis of the values.
+        log_x: a logarithmic axis of ``x``; the value before the first round is not on it.
         smooth: number of evaluations in a moving mean.
         groups: runs that are drawn together, as their mean with a band from the least to the most.
 
@@ -142,6 +163,7 @@ def learning_curves_figure(
         bands=bands,
         x_title=AXES[x],
         log=log,
+        log_x=log_x,
         share=is_share,
         targets=targets,
         palette=palette,

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.own_rows import Table, labelled_rows
+from zorba_core.data.own_rows import labelled_rows
 from zorba_core.data.prompts import fill
-from zorba_core.data.task import CLIENT
+from zorba_core.data.task import CLIENT, Table
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.randomness import stream

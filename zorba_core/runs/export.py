@@ -10,8 +10,10 @@ import copy
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 from torch import nn
+from transformers import PreTrainedModel
 
 from zorba_core.data.encode import label_tokens
 from zorba_core.data.prompts import answer_space, chat_turn
@@ -88,7 +90,7 @@ def save_adapters(network: Blocks, folder: str | os.PathLike[str], base: str) ->
             "this model has no adapters: its blocks' own weights were trained (without --lora-rank)"
         )
     separate = copy.deepcopy(network.adapted)
-    _unshare(block_list(separate.get_base_model()))
+    _unshare(block_list(cast(PreTrainedModel, separate.get_base_model())))
     separate.peft_config["default"].base_model_name_or_path = base
     separate.save_pretrained(os.fspath(folder))
 

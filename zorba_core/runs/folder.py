@@ -17,7 +17,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -234,7 +234,7 @@ class RunFolder:
     def work(self) -> pd.Series:
         """Computation up to each row of :attr:`metrics`, in forward passes of one client's batch; a backward pass
         counts as ``BACKWARD_WORK``. It compares methods whose rounds differ in cost."""
-        return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
+        return cast(pd.Series, self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"])
 
 
 def path_of(run: str | os.PathLike[str]) -> Path:

@@ -6,10 +6,11 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import torch
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.describe import repeated
@@ -23,14 +24,14 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import choose_rows, shared_preference
 from zorba_core.engine.loop import check_model
 from zorba_core.engine.round import FederatedRows
-from zorba_core.engine.rows import Rows
+from zorba_core.engine.rows import Examples, Rows
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, max_positions, resolve_model
 from zorba_core.vram import ModelSpec, model_spec
 
 MOST_THREADS = 4  # by default
-MOST_ENCODED, _SAMPLE = 50_000, 2_000  # of a user's rows; rows that are encoded of a larger table
+MOST_ENCODED, SAMPLE = 50_000, 2_000  # of a user's rows; rows that are encoded of a larger table
 LONG, LONG_BATCH = 64, 4  # with rows of more than 64 tokens, a large model takes 4 rows of each client a round
 
 
@@ -128,13 +129,13 @@ def federated_rows(
         alpha, division: see :func:`zorba_core.data.divide.divide`.
     """
     frame = load(task)
-    train, cuts = _train_rows(task, frame, tokenizer, settings)
+    train, cuts = train_rows(task, frame, tokenizer, settings)
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, described = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
     files = fingerprints(task.rows) if isinstance(task.rows, TableRows) else {}
     described |= {
-        **frame.attrs,
+        **_origin(frame),
         "train_rows": len(train),
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
@@ -148,6 +149,11 @@ def federated_rows(
     return FederatedRows(train, held_N, evaluation), described
 
 
+def _origin(frame: pd.DataFrame) -> dict[str, Any]:
+    """Where the rows come from, and what a result on them must repeat."""
+    return {name: frame.attrs[name] for name in ("source", "note")}
+
+
 def _repeated_rows(task: Task, train: pd.DataFrame, settings: Settings) -> dict[str, int]:
     """How many evaluation rows are training rows too, if any are. Only rows of two files can be."""
     is_own = isinstance(task.rows, TableRows)
@@ -155,27 +161,26 @@ def _repeated_rows(task: Task, train: pd.DataFrame, settings: Settings) -> dict[
     return {"evaluation_rows_in_train": count} if count else {}
 
 
-def _train_rows(
-    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: Settings
+def train_rows(
+    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, settings: Settings, most: int | None = None
 ) -> tuple[Rows | RowsOnDemand, dict[str, int]]:
-    """The training rows, and how many lose the end of a text. Of a user's large table a sample is encoded and counted
-    (``cuts_of`` rows), and the others when a batch is drawn."""
+    """The training rows, and how many lose the end of a text. Of a user's table with more than ``most`` rows (default:
+    :data:`MOST_ENCODED`) a sample is encoded and counted (``cuts_of`` rows), and the others when a batch is drawn."""
     if _reused is not None and not isinstance(task.rows, TableRows):
         key = task, tokenizer.name_or_path, settings.seq_len
         if key not in _reused:
             _reused.clear()  # the rows of a published task can take hundreds of megabytes
             _reused[key] = encode_counted(task, frame, tokenizer, settings.seq_len)
         return _reused[key]
-    if not isinstance(task.rows, TableRows) or task.kind == "options" or len(frame) <= MOST_ENCODED:
+    most = MOST_ENCODED if most is None else most
+    if not isinstance(task.rows, TableRows) or task.kind == "options" or len(frame) <= most:
         return encode_counted(task, frame, tokenizer, settings.seq_len)
-    sample = frame.iloc[choose_rows(len(frame), _SAMPLE, settings.seed)]
+    sample = frame.iloc[choose_rows(len(frame), SAMPLE, settings.seed)]
     cuts = encode_counted(task, sample, tokenizer, settings.seq_len)[1]
     return RowsOnDemand.of(task, frame, tokenizer, settings.seq_len), {**cuts, "cuts_of": len(sample)}
 
 
-def check_tokens(
-    network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | RowsOnDemand | Sequence[int]
-) -> None:
+def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Examples | Sequence[int]) -> None:
     """Refuse tokens that the model does not have.
 
     Args:
@@ -184,7 +189,9 @@ def check_tokens(
     Raises:
         InvalidInputError: the embeddings or the head have no row for a token; the message names model and token.
     """
-    rows = min(network.vocabulary_size, len(network.model.get_input_embeddings().weight))
+    rows = min(network.vocabulary_size, len(cast(nn.Embedding, network.model.get_input_embeddings()).weight))
+    if max(tokenizer.get_vocab().values()) < rows:
+        return
     largest = max(
         max(map(int, part), default=-1) if isinstance(part, Sequence) else part.largest_token for part in parts
     )
@@ -200,8 +207,8 @@ def with_base_preference(task: Task, network: Blocks, rows: FederatedRows) -> tu
     """Task and rows whose scores are minus the base model's own preference for each label word (``calibration`` base).
     It is the mean over clients of the preference on their own texts; labels are not used."""
     prior_C = shared_preference(network, rows.train, rows.held_N, len(rows.held_N))
-    train, evaluation = (replace(part, prior_C=torch.from_numpy(prior_C)) for part in (rows.train, rows.evaluation))
-    return replace(task, prior=tuple(prior_C.tolist())), FederatedRows(train, rows.held_N, evaluation)
+    rows = FederatedRows(rows.train.with_prior(prior_C), rows.held_N, rows.evaluation.with_prior(prior_C))
+    return replace(task, prior=tuple(prior_C.tolist())), rows
 
 
 def check_calibration(task: Task, settings: Settings) -> None:
@@ -228,7 +235,7 @@ def evaluation_rows(task: Task, tokenizer: PreTrainedTokenizerBase, settings: Se
     frame = evaluation_frame(task, settings)
     rows = encode(task, frame, tokenizer, settings.seq_len)
     return rows, {
-        **frame.attrs,
+        **_origin(frame),
         "evaluation_split": task.rows.evaluation_split,
         "evaluation_rows": len(rows),
         "metric": rows.metric,

@@ -13,7 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.installed import artifacts, is_checkout
@@ -184,7 +184,7 @@ def load_complete(source: str, **options: bool | str) -> PreTrainedModel:
 
     # transformers would print a table of missing and unused tensors; here one line reports them.
     with _silenced(logging.getLogger("transformers.modeling_utils")):
-        model, report = AutoModelForCausalLM.from_pretrained(
+        model, report = cast(Any, AutoModelForCausalLM).from_pretrained(
             source,
             use_safetensors=True,
             dtype="float32",

@@ -6,7 +6,7 @@ Shapes: R rows, C labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -110,7 +110,7 @@ def label_probabilities(tuned: RunModel, network: Blocks, rows: Rows) -> np.ndar
     With calibration batch, each is without the preference that was measured with its own weights."""
     prior_C = tuned.run.preference(tuned.round if network is tuned.network else 0)
     if prior_C is not None:
-        rows = replace(rows, prior_C=torch.from_numpy(prior_C))
+        rows = rows.with_prior(prior_C)
     return np.exp(label_log_probabilities(network, rows))
 
 
@@ -162,7 +162,7 @@ def generate_tokens(
         for start in range(0, len(places), BATCH_SIZE):
             chosen = places[start : start + BATCH_SIZE]
             ids_BL = torch.tensor([list(prompts[place]) for place in chosen], device=network.device)
-            out_BL = network.model.generate(
+            out_BL = cast(Any, network.model).generate(
                 input_ids=ids_BL, attention_mask=torch.ones_like(ids_BL), generation_config=greedy
             )
             for place, ids in zip(chosen, out_BL[:, length:].tolist(), strict=True):

@@ -142,7 +142,8 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
         finite_NQ = finite(*probe).rho_NQ  # the scalars that real clients would send
     checks = []
     if settings.precision != "highest":
-        own_NQ, precise_NQ = estimator_of(settings)(*probe).rho_NQ, exact_NQ if exact else finite_NQ
+        precise_NQ = exact_NQ if exact and exact_NQ is not None else finite_NQ
+        own_NQ = estimator_of(settings)(*probe).rho_NQ
         checks.append(_product_check(_relative_error(own_NQ, precise_NQ), settings))
         finite_NQ = finite_NQ if exact else own_NQ
     differences = None if exact_NQ is None else Differences.between(settings.mu, finite_NQ, exact_NQ)

@@ -26,6 +26,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.settings import Settings
+from zorba_core.runs.load import check_tokens
 
 FEW, MORE, FINALISTS = 32, 64, 3  # rows of all clients together, at first and for the best prompts
 _LEAST = 4  # rows of a client: fewer say little about a loss that is centred over them
@@ -53,7 +54,7 @@ class PromptChoice:
 
 def choose_prompt(prompts: Sequence[str], num_clients: int, measure: Measure) -> PromptChoice:
     """The prompt with the lowest loss, by halving: all on :data:`FEW` rows, the best three on :data:`MORE`."""
-    few, more = (max(_LEAST, -(-rows // num_clients)) for rows in (FEW, MORE))
+    few, more = _rows_of_client(num_clients)
     first = dict(zip(prompts, measure(prompts, few), strict=True))
     ranked = sorted(first, key=first.__getitem__)
     finalists = ranked[:FINALISTS]
@@ -62,6 +63,18 @@ def choose_prompt(prompts: Sequence[str], num_clients: int, measure: Measure) ->
     table = [(prompt, last[prompt], more * num_clients) for prompt in finalists]
     table += [(prompt, first[prompt], few * num_clients) for prompt in ranked[FINALISTS:]]
     return PromptChoice(finalists[0], tuple(table))
+
+
+def measured_rows(prompts: Sequence[str], num_clients: int) -> int:
+    """The number of rows that :func:`choose_prompt` measures, over all prompts and clients."""
+    few, more = _rows_of_client(num_clients)
+    return num_clients * (len(prompts) * few + min(FINALISTS, len(prompts)) * more)
+
+
+def _rows_of_client(num_clients: int) -> tuple[int, int]:
+    """Rows of each client, at first and for the best prompts."""
+    few, more = (max(_LEAST, -(-rows // num_clients)) for rows in (FEW, MORE))
+    return few, more
 
 
 def choose_local_prompt(
@@ -112,6 +125,7 @@ def prompt_losses(
     losses = []
     for prompt in prompts:
         encoded = encode(replace(task, prompt=prompt, prompts=()), drawn, tokenizer, seq_len)
+        check_tokens(network, tokenizer, encoded)
         log_p_EC = label_log_probabilities(network, encoded)
         log_p_EC = log_p_EC - log_p_EC.mean(axis=0)
         log_p_EC = log_p_EC - np.logaddexp.reduce(log_p_EC, axis=1, keepdims=True)

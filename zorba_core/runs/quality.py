@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import string
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,15 +24,22 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NOT_WORD = re.compile(r"[\W_]+")
 
 
-class Answered:
+class Answered(ABC):
     """Answers of R rows, each right or wrong."""
 
-    rows: int
-    right_R: np.ndarray  # bool
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """R."""
 
+    @property
+    @abstractmethod
+    def right_R(self) -> np.ndarray:
+        """Whether each row's answer is right, bool (R,)."""
+
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """All metrics, for JSON."""
-        raise NotImplementedError
 
     @property
     def accuracy(self) -> float:
@@ -105,7 +113,6 @@ class Quality(Answered):
         return float(f1_score(self.label_R, self.predicted_R, average="macro"))
 
     def describe(self) -> dict[str, Any]:
-        """All metrics, for JSON."""
         return {
             "rows": self.rows,
             "accuracy": self.accuracy,
@@ -137,11 +144,10 @@ class TextQuality(Answered):
 
     @property
     def right_R(self) -> np.ndarray:
-        """Rows whose answer is an exact match, bool (R,)."""
+        """Whether each row's answer is an exact match, bool (R,)."""
         return self.metrics["exact_match"] == 1
 
     def describe(self) -> dict[str, Any]:
-        """All metrics, for JSON."""
         return {
             "rows": self.rows,
             **{name: float(value_R.mean()) for name, value_R in self.metrics.items()},

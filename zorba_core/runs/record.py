@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import functools
 import importlib.metadata
-import itertools
 import os
 import platform
 import re
@@ -72,7 +71,7 @@ def begin(
     Args:
         network: the base model.
         name: how the folder's name begins; default: the request's.
-        data: fingerprints of the rows, and what there is to know of them (:mod:`zorba_core.runs.load`).
+        data: fingerprints of the rows, and facts about them (:mod:`zorba_core.runs.load`).
         checks: measured by preflight.
         token: of a federated run: the id in its messages.
 
@@ -102,16 +101,23 @@ def new_folder(
     runs_folder, name = Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}"
     try:
         runs_folder.mkdir(parents=True, exist_ok=True)
-        for attempt in itertools.count(1):
-            path = runs_folder / (name if attempt == 1 else f"{name}-{attempt}")
-            try:
-                path.mkdir(mode=0o700 if private else 0o777)
-            except FileExistsError:
-                continue
-            write_json(path / CONFIG, {**config, "environment": environment})
-            return path
+        path, attempt = runs_folder / name, 1
+        while not _made(path, mode=0o700 if private else 0o777):
+            attempt += 1
+            path = runs_folder / f"{name}-{attempt}"
+        write_json(path / CONFIG, {**config, "environment": environment})
+        return path
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         raise InvalidInputError(f"runs folder {str(runs_folder)!r} cannot be used: {error.strerror}") from None
+
+
+def _made(folder: Path, mode: int) -> bool:
+    """Make the folder; False if it exists."""
+    try:
+        folder.mkdir(mode)
+    except FileExistsError:
+        return False
+    return True
 
 
 def complete(

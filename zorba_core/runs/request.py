@@ -29,7 +29,7 @@ from zorba_core.checked import Checked, OneOf
 from zorba_core.data.divide import DIRICHLET, DIVISIONS, division_of, named_clients
 from zorba_core.data.infer import listed, task_for
 from zorba_core.data.load import missing
-from zorba_core.data.task import TASKS, Overrides, Task, get_task, table_of, task_from
+from zorba_core.data.task import TASKS, Overrides, Task, checked_table, get_task, table_of, task_from
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.settings import LARGE_CLIENTS, Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
@@ -46,7 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OWN_ROWS = ("text", "label", "answer", "client", "test", "sheet")
 
 
-class TrainRequest(Checked):
+class TrainRequest(Checked, frozen=True):
     """A run to make. A field that is None is inferred; the settings that are not given suit the model and the rows.
 
     Raises:
@@ -77,13 +77,13 @@ class TrainRequest(Checked):
     """Column of the client that each row belongs to."""
     division: Annotated[str | None, OneOf(lambda: DIVISIONS)] = None
     """How to divide rows among clients: {choices}; default: natural if rows have clients."""
-    alpha: float = Field(1.0, allow_inf_nan=True)
+    alpha: float = Field(default=1.0, allow_inf_nan=True)
     """Parameter of the Dirichlet division of rows; smaller is more uneven."""
     model: str | None = None
     """opt-mini, smollm2-135m, a Hugging Face folder, or a hub id; default opt-mini, and for --data smollm2-135m if this
     machine has it."""
 
-    clients: int | None = Field(None, ge=1, le=MAX_CLIENTS)
+    clients: int | None = Field(default=None, ge=1, le=MAX_CLIENTS)
     """Number of clients, N; default 20, and 8 for a large model."""
     allocation: Path | Allocation | Solution | None = None
     """JSON file of the blocks that each client activates, instead of a solver."""
@@ -103,7 +103,7 @@ class TrainRequest(Checked):
     """Folder that gets the run's folder."""
     name: str | None = None
     """First part of the run's name; default <dataset>-<model>."""
-    threads: int | None = Field(None, ge=1, le=1024)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads; default 1, and for a large model the machine's, at most 4."""
     force: bool = False
     """Train even if the check before the run finds that these settings cannot learn."""
@@ -114,6 +114,11 @@ class TrainRequest(Checked):
         if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
             raise ValueError("it must be Unicode text")
         return value
+
+    @field_validator("data", "test", mode="before")
+    @classmethod
+    def _check_table(cls, table: Any) -> Any:
+        return table if isinstance(table, Task) else checked_table(table)
 
     @field_validator("model", mode="before")
     @classmethod
@@ -273,7 +278,7 @@ class TrainRequest(Checked):
         return fleet.budget_N, {"budgets": fleet.budget_N, "fleet": source, "capacity_gib": fleet.capacity_N_gib}
 
 
-class ResolvedRequest(Checked):
+class ResolvedRequest(Checked, frozen=True):
     """A request in which nothing is left to infer: the ``config.json`` of a run."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

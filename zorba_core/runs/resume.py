@@ -81,9 +81,9 @@ def _from_weights(run: RunFolder, log: Log, training: Training) -> TrainState:
     network, state = training.network, init(training.network, training.settings)
     at = weights_round(run.path)
     rounds = run.rounds[: at + 1]
-    best = Course(rounds).best
-    kept = (training.best, replace(state, rounds_done=best))
-    at = at if at <= run.rounds_done and read_weights(run.path, network, run.rounds, kept) else 0
+    best_state = replace(state, rounds_done=Course(rounds).best)
+    is_read = at <= run.rounds_done and read_weights(run.path, network, run.rounds, (training.best, best_state))
+    at = at if is_read else 0
     if not at:
         training.best.keep(network, state)
     if at < run.rounds_done:

@@ -13,7 +13,8 @@ from zorba_core.runs.folder import DEFAULT_FOLDER, RunFolder, path_of
 from zorba_core.runs.log import CONFIG
 
 if TYPE_CHECKING:
-    from zorba_core.data.own_rows import Table, Texts
+    from zorba_core.data.own_rows import Texts
+    from zorba_core.data.task import Table
     from zorba_core.runs.evaluate import EvaluationReport
 
 

@@ -11,7 +11,8 @@ gradient dy of its output: a client's gradient of a linear layer is dy^T x over 
 *group* go through the blocks together. Each direction is drawn once for a *share* of several groups, whose gradients
 are in one table a block.
 
-Low-rank directions u z^T need no gradient table: the scalar of a linear layer is sum_p (dy_p u) (x_p z).
+Low-rank directions u z^T need no gradient table: the scalar of a linear layer is u^T (dy^T x) z, or the same without
+the gradient in between, sum_p (dy_p u) (x_p z).
 
 Shapes: M blocks, N clients, Q directions, C clients of a share or group, R rows of a group, P positions of these rows,
 E examples, D_m parameters of block m, I inputs and O outputs of a layer.
@@ -127,8 +128,12 @@ class _LowRankScalars:
 
     def add_matrix(self, block: int, start: int, client: int, left_PA: Tensor, right_PB: Tensor) -> None:
         _, u_QA, z_QB = self._factors_of(block)[start]
-        product_PQ = F.linear(left_PA, u_QA).mul_(F.linear(right_PB, z_QB))
-        self._total_CQ[client] += product_PQ.sum(0, dtype=torch.float64)
+        (P, A), B, Q = left_PA.shape, right_PB.shape[1], len(u_QA)
+        if 2 * A * B * (P + Q) < P * Q * (A + B):  # of a small matrix, the gradient costs less
+            product_QX = F.linear(u_QA, right_PB.t() @ left_PA).mul_(z_QB)
+        else:
+            product_QX = F.linear(u_QA, left_PA).mul_(F.linear(z_QB, right_PB))
+        self._total_CQ[client] += product_QX.sum(1, dtype=torch.float64)
 
     def add_vector(self, block: int, start: int, client: int, gradient_A: Tensor) -> None:
         self._total_CQ[client] += F.linear(gradient_A[None], self._factors_of(block)[start].z_Qn)[0]
@@ -178,7 +183,7 @@ def _backward(
 
     def add(block: int, layer: nn.Module, starts: dict[str, int], x: Tensor, dy: Tensor) -> None:
         """Add the gradients of a layer's parameters for the clients that activate its block."""
-        x_PI, dy_PO = (part.flatten(0, -2).to(layer.weight.dtype) for part in (x, dy))
+        x_PI, dy_PO = (part.flatten(0, -2).to(network.dtype) for part in (x, dy))
         positions_C = [len(x_PI) // len(client_R) * count for count in rows_C]
         x_CPI, dy_CPO = x_PI.split(positions_C), dy_PO.split(positions_C)
         for name, start in starts.items():
@@ -233,20 +238,21 @@ def _layers(network: Blocks) -> list[Layers]:
         layers_M.append([])
         for layer in network.block_module(m).modules():
             own = dict(layer.named_parameters(recurse=False))
-            starts = {name: part.storage_offset() for name, part in own.items() if id(part) in trained}
+            starts = {name: int(part.storage_offset()) for name, part in own.items() if id(part) in trained}
             norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in own.values())
             if starts and not (norm or isinstance(layer, nn.Linear | Conv1D)):
                 raise InvalidInputError(
                     f"estimator exact supports linear layers and norms, and block {m} has a {type(layer).__name__}; "
                     "use estimator cohort"
                 )
-            layers_M[m] += [(layer, starts)] if starts else []
+            if starts:
+                layers_M[m].append((layer, starts))
     return layers_M
 
 
 def _slope(norm: nn.Module, x_PI: Tensor) -> Tensor:
     """The derivative of a norm's output by its weight, (P, I). A norm is linear in its weights."""
-    one_I = torch.ones_like(norm.weight)
+    one_I = torch.ones_like(norm.get_parameter("weight"))
     if type(norm) is nn.LayerNorm and norm.bias is not None:
         return F.layer_norm(x_PI, norm.normalized_shape, one_I, norm.bias, norm.eps).sub_(norm.bias)
     without_PI, with_PI = (functional_call(norm, {"weight": one_I * scale}, (x_PI,)) for scale in (0, 1))
