@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import anywidget
 import numpy as np
@@ -128,11 +128,5 @@ def scenario_of(fleet: Fleet) -> Scenario:
         )
     work, gib_N = fleet.workload, fleet.capacity_N_gib.tolist()
     rows = tuple((gib, len([*same])) for gib, same in itertools.groupby(gib_N))
-    return Scenario(
-        shape="list",
-        model=model,
-        rows=rows,
-        batch=work.batch_size,
-        length=work.seq_len,
-        precision=cast(Any, work.dtype),
-    )
+    sizes: dict[str, Any] = {"batch": work.batch_size, "length": work.seq_len, "precision": work.dtype}
+    return Scenario(shape="list", model=model, rows=rows, **sizes)
