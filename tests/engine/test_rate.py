@@ -63,11 +63,11 @@ def test_blocks_without_scalars_do_not_count_and_no_scalars_give_no_step():
 
 
 def test_more_directions_fewer_parameters_and_more_answers_allow_longer_steps_up_to_the_gradients():
-    assert length_of_step(800, 106_000_000, 6) == pytest.approx(0.14 * np.log(6))
-    assert length_of_step(200, 106_000_000, 6) == pytest.approx(0.075 * np.log(6), rel=0.01)
-    assert length_of_step(10, 1_340_000, 2) == pytest.approx(0.0466 * np.log(2), rel=0.01)
+    assert length_of_step(800, 106_000_000, 6) == pytest.approx(0.187 * np.log(6) ** 0.5)
+    assert length_of_step(200, 106_000_000, 6) == pytest.approx(0.0935 * np.log(6) ** 0.5)
+    assert length_of_step(10, 1_340_000, 2) == pytest.approx(0.0501 * np.log(2) ** 0.5, rel=0.01)
     for directions in (200, 0):  # enough for so few parameters; and the gradient itself
-        assert length_of_step(directions, 1_340_000, 2) == pytest.approx(LONGEST * np.log(2), rel=0.02)
+        assert length_of_step(directions, 1_340_000, 2) == pytest.approx(LONGEST * np.log(2) ** 0.5)
     assert length_of_step(800, 106_000_000, 1) == length_of_step(800, 106_000_000, 2)  # a written answer
 
 

@@ -3,7 +3,7 @@
 ``lr = "auto"`` gives round t the rate
 
     lr_t = length / s_t * schedule(t),      s_t = root mean square of the averaged scalars of round t
-    length = log(C) min(0.17, 0.14 (Q / 800)^0.45 (106e6 / d)^0.2)
+    length = sqrt(log C) min(0.2, 0.187 (Q / 800)^0.5 (106e6 / d)^0.2)
 
 for C answers to choose among, Q directions and d trained parameters. s estimates the length of the gradient, so the
 expected step of every round has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import Settings
 
 AUTO = "auto"
-LONGEST = 0.17  # of the expected step, for log(C) = 1
-_LENGTH, _DIRECTIONS, _PARAMETERS = 0.14, 800, 106e6
+LONGEST = 0.2  # of the expected step, for log(C) = 1
+_LENGTH, _DIRECTIONS, _PARAMETERS = 0.187, 800, 106e6
 MOST_ANSWERS, _WRITTEN = 8, 2  # more choices, or written answers, count as these
 
 
@@ -47,8 +47,8 @@ def length_of_step(directions: int, parameters: int, answers: int) -> float:
         parameters: d, of all blocks.
         answers: C; 1 where the model writes the answer.
     """
-    random = (directions / _DIRECTIONS) ** 0.45 * (_PARAMETERS / parameters) ** 0.2 if directions else math.inf
-    return min(LONGEST, _LENGTH * random) * math.log(min(max(answers, _WRITTEN), MOST_ANSWERS))
+    random = (directions / _DIRECTIONS) ** 0.5 * (_PARAMETERS / parameters) ** 0.2 if directions else math.inf
+    return min(LONGEST, _LENGTH * random) * math.log(min(max(answers, _WRITTEN), MOST_ANSWERS)) ** 0.5
 
 
 def rate_of_round(settings: Settings, round_index: int, size: float, length: float, factor: float = 1.0) -> float:
