@@ -520,6 +520,8 @@ function keptAt({ budget, needs, clients }, gib) {
 
 const pages = new WeakMap();
 
+const shown = new Map(); // in a notebook, by session: a second view would draw its fleet with the answers for the first one's
+
 // A notebook's widget (anywidget): `model` has `html` and `data`, and gets events. In a shadow root, so that the notebook's
 // style and this one stay apart; the notebook gets no keys from it, where "0 0" would restart the kernel.
 function render({ model, el }) {
@@ -529,11 +531,13 @@ function render({ model, el }) {
   host.addEventListener("keydown", (event) => event.stopPropagation());
   shadow.innerHTML = model.get("html");
   shadow.querySelector(".note a").replaceWith("notebook 03");
-  const page = new Explore(shadow.querySelector(".explore"), (event, value) => model.send({ event, value }));
-  const answered = () => page.update(model.get("data"));
+  const page = new Explore(shadow.querySelector(".explore"), (event, value) => model.send({ event, value })), { session } = model.get("data");
+  const answered = () => page.update(model.get("data")), leave = () => { model.off("change:data", answered); page.close(); };
+  shown.get(session)?.();
+  shown.set(session, () => { leave(); host.replaceWith("This is now shown in another view."); });
   model.on("change:data", answered);
   answered();
-  return () => { model.off("change:data", answered); page.close(); };
+  return leave;
 }
 
 // What the page does with Streamlit's: the address, whether the server is there, and going to an address. Streamlit listens

@@ -128,6 +128,5 @@ def scenario_of(fleet: Fleet) -> Scenario:
         )
     work, gib_N = fleet.workload, fleet.capacity_N_gib.tolist()
     rows = tuple((gib, len([*same])) for gib, same in itertools.groupby(gib_N))
-    return Scenario(
-        shape="list", model=model, rows=rows, batch=work.batch_size, length=work.seq_len, precision=work.dtype
-    )
+    sizes: dict[str, Any] = {"batch": work.batch_size, "length": work.seq_len, "precision": work.dtype}
+    return Scenario(shape="list", model=model, rows=rows, **sizes)

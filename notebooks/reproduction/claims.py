@@ -59,7 +59,11 @@ def write_claims(folder: str | os.PathLike[str] = ".") -> list[DecidedClaim]:
 def advice_text(sentences: list[str], rows: list[DecidedClaim]) -> str:
     """The section of the page that says what to run, and whether Lambda predicts training."""
     ranks = next((row for row in rows if row.id == "lambda/ranks"), None)
-    said = "" if ranks is None else f"Whether Λ predicts training is {_ANSWERS[ranks.verdict]}: {ranks.measured}. "
+    said = (
+        ""
+        if ranks is None
+        else f"Whether Λ predicts training is {_ANSWERS[Verdict(ranks.verdict)]}: {ranks.measured}. "
+    )
     return "\n".join([advice.TITLE, "", *(f"- {each}" for each in sentences), "", said + _AFTER_ADVICE, "", ""])
 
 

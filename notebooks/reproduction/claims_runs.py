@@ -9,6 +9,7 @@ hours that would decide them. If deciding cells disagree, it is "not seen". An e
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -213,7 +214,7 @@ def pairs_apart(checkout: Path, pairs: str = "same_lambda", wanted: int = 0) -> 
     verdict = Verdict.UNDECIDED
     if reading.sign is not None:
         verdict = Verdict.IN_SHAPE if reading.sign == wanted else Verdict.NOT_SEEN
-    seeds = max(int(each["count"].max()) for each in cells.values() if len(each))
+    seeds = max(int(each["count"].to_numpy().max()) for each in cells.values() if len(each))
     which = "lower minus higher Lambda" if pairs == "same_v" else "lower minus higher V"
     interval = f"{mean.low:+.3f} to {mean.high:+.3f}; {mean.count} pairs, {seeds} seeds"
     text = f"late loss, {which}: {mean.value:+.3f} ({interval})"
@@ -256,7 +257,7 @@ def frozen_or_dropped(checkout: Path) -> Decision:
     evaluate the gradient at the full model (frozen), so the theory covers frozen blocks only."""
     texts = [
         f"{row.base} on {row.task} {row.value:+.3f} nats (seeds: {row.count})"
-        for row in st.by_cell(st.paired(runs(checkout, "blocks"), "dropped", "frozen")).itertuples()
+        for row in cast(Any, st.by_cell(st.paired(runs(checkout, "blocks"), "dropped", "frozen"))).itertuples()
     ]
     verdict, text = dropped_update()[:2]
     return verdict, text, f"Dropped minus frozen in runs: {'; '.join(texts)}." if texts else ""

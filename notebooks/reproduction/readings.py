@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -114,7 +114,7 @@ def runs(checkout: Path, kind: str) -> pd.DataFrame:
     names = _NAMES.get(kind, {})
     earlier = earlier.assign(**{name: earlier[name].replace(names) for name in ("arm", "placebo_of")})
     counted = st.measured(table)
-    done = {key for key, rows in groups(counted, ["base", "task"]) if rows["seed"].nunique() >= FEWEST_SEEDS}
+    done = {key for key, rows in groups(counted, ["base", "task"]) if pd.Series(rows["seed"]).nunique() >= FEWEST_SEEDS}
     keys = zip(earlier["base"], earlier["task"], strict=True)
     earlier = where(earlier, np.array([key not in done for key in keys], bool))
     keys = zip(table["base"], table["task"], strict=True)
@@ -153,7 +153,7 @@ def by_cost(table: pd.DataFrame, arm: str, other: str, cost: str = "round") -> l
         reached = st.cost_to_loss(part, target, cost)
         again = part.loc[part["placebo_of"] != "", ["arm", "placebo_of"]].drop_duplicates()
         floors = [_log_floor(reached, *pair) for pair in again.itertuples(index=False)]
-        for row in st.cost_ratio(reached, arm, other).itertuples():
+        for row in cast(Any, st.cost_ratio(reached, arm, other)).itertuples():
             mean = st.Mean(row.value, row.low, row.high, row.count)
             if mean.count < FEWEST_SEEDS:
                 continue
@@ -178,7 +178,7 @@ def _floor(placebo: pd.DataFrame, cell: tuple) -> float:
     same = placebo
     for name, value in zip(st.CELL, cell, strict=True):
         same = where(same, same[name] == value)
-    return float(same["value"].abs().max()) if len(same) else math.inf
+    return float(np.abs(same["value"].to_numpy()).max()) if len(same) else math.inf
 
 
 def _sign(low: float, high: float, margin: float, floor: float) -> int | None:
@@ -206,7 +206,7 @@ def _reading(
         return Reading(label, mean, sign, is_ratio)
     last = st.measured(table).sort_values("round").drop_duplicates("config_sha256", keep="last")
     here = where(last, (last["base"] == cell[0]) & (last["task"] == cell[1]) & last["arm"].isin(arms))
-    seconds = float(here.groupby("arm")["seconds"].mean().sum()) if len(here) else math.nan
+    seconds = float(cast(pd.Series, here.groupby("arm")["seconds"].mean()).to_numpy().sum()) if len(here) else math.nan
     return Reading(label, mean, sign, is_ratio, more, more * seconds / 3600)
 
 

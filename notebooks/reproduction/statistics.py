@@ -224,7 +224,7 @@ def losses_by_seed(table: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     every = late.pivot_table(index="arm", columns="seed", values="loss", aggfunc="first", sort=False)
     seeds = sorted(every.columns, key=lambda seed: (-every[seed].count(), seed))
-    parts = [every[sorted(seeds[:count])].dropna() for count in range(1, len(seeds) + 1)]
+    parts = [every.loc[:, sorted(seeds[:count])].dropna() for count in range(1, len(seeds) + 1)]
     return max(parts, key=lambda part: part.size)
 
 

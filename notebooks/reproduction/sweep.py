@@ -271,7 +271,7 @@ def late_values(table: pd.DataFrame) -> pd.DataFrame:
     ordered = table.sort_values("round", kind="stable")
     first = ordered.drop_duplicates("config_sha256").set_index("config_sha256")
     late = where(table, table["round"] > table["rounds"] * 2 / 3)
-    base = first["loss"].rename("base_loss")
+    base = cast(pd.Series, first["loss"]).rename("base_loss")
     late = late.join(base, on="config_sha256").assign(loss=lambda rows: rows[["loss", "base_loss"]].min(axis=1))
     means = cast(pd.DataFrame, late.groupby("config_sha256")[["loss", "accuracy"]].mean())
     joined = first.drop(columns=["loss", "accuracy", "round"]).join(means)

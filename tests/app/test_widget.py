@@ -28,7 +28,8 @@ SHOW = """async ([script, state]) => {
         heard.forEach((act) => act());
     };
     const model = { get: (name) => state[name], on: (_, act) => heard.push(act), off: () => {}, send };
-    (await import(url)).default().render({ model, el: document.body });
+    window.widget ??= (await import(url)).default();
+    window.widget.render({ model, el: document.body });
 }"""
 
 
@@ -114,7 +115,7 @@ def test_a_notebook_needs_no_streamlit_and_a_module_called_app_beside_it_is_no_o
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_a_drag_in_the_cell_shows_the_cores_lambda_and_reaches_python(browser):
+def test_a_drag_in_the_cell_shows_the_cores_lambda_and_reaches_python_and_a_second_view_is_the_only_one(browser):
     view, page = FLEET.explore(), browser.new_page(viewport={"width": 1000, "height": 1200})
     page.expose_function("kernel", lambda message: send(view, message["event"], message["value"]))
     page.evaluate(SHOW, [view._esm, {"html": view.html, "data": view.data}])
@@ -137,4 +138,7 @@ def test_a_drag_in_the_cell_shows_the_cores_lambda_and_reaches_python(browser):
     assert view.solution.value == pytest.approx(exact.value)
     shown = page.locator(".methods .exact td").first.inner_text()
     assert float(shown) == pytest.approx(exact.value, rel=0.01)
+    page.evaluate(SHOW, [view._esm, {"html": view.html, "data": view.data}])
+    page.wait_for_selector(".explore[data-answered='2']")
+    assert page.locator(".explore").count() == 1
     page.close()

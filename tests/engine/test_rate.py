@@ -14,7 +14,7 @@ from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.course import Course, is_over, path
 from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.loop import BestWeights, Training, init, repeat_round, run_rounds
-from zorba_core.engine.rate import STEP, rate_of_round, size_of_step
+from zorba_core.engine.rate import LONGEST, length_of_step, rate_of_round, size_of_step
 from zorba_core.engine.round import FederatedRows, Round, Step
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
@@ -37,13 +37,14 @@ def looks(*losses: tuple[float | None, float | None]) -> list[Round]:
 @pytest.mark.parametrize("method", ["zorba", "fedzo", "fedit"])
 @pytest.mark.parametrize("direction", ["gaussian", "low-rank"])
 def test_every_rounds_expected_step_has_one_length(new_network, rows, method, direction):
-    """Before the schedule, lr times s is STEP times the loss of a guess among two answers, and less with few
-    directions; for averaged scalars s is their root mean square over blocks."""
+    """Before the schedule, lr times s is that length; for averaged scalars s is their root mean square over blocks."""
     directions = {"directions": 0 if method == "fedit" else 5, "estimator": "cohort"}
     settings = SETTINGS.replace(method=method, direction=direction, rounds=4, schedule="cosine", **directions)
-    done = run_all(new_network(), Allocation(A_MN if method == "zorba" else A_MN | True), rows, settings)[1:]
+    network = new_network()
+    length = length_of_step(settings.directions, sum(network.sizes_M), answers=2)
+    done = run_all(network, Allocation(A_MN if method == "zorba" else A_MN | True), rows, settings)[1:]
     falls = [0.5 * (1 + np.cos(np.pi * t / 4)) for t in range(4)]
-    rates, length = [each.lr for each in done], STEP * np.log(2) * (5 / 800) ** 0.4
+    rates = [each.lr for each in done]
     if method == "zorba":
         sizes = [np.sqrt(np.mean(np.square(5 * each.rho_bar_MQ))) for each in done]
         assert rates == pytest.approx([length * fall / size for fall, size in zip(falls, sizes, strict=True)])
@@ -57,8 +58,17 @@ def test_blocks_without_scalars_do_not_count_and_no_scalars_give_no_step():
     some = Step(np.array([[0.5, -0.5], [0.0, 0.0]]))
     assert size_of_step(some, directions=2) == pytest.approx(1.0)
     assert size_of_step(Step(np.zeros((2, 2))), directions=2) == 0
-    assert rate_of_round(SETTINGS, 1, size=0.0, answers=2) == 0
-    assert rate_of_round(SETTINGS.replace(lr=0.3), 1, size=0.0, answers=2) == 0.3
+    assert rate_of_round(SETTINGS, 1, size=0.0, length=0.1) == 0
+    assert rate_of_round(SETTINGS.replace(lr=0.3), 1, size=0.0, length=0.1) == 0.3
+
+
+def test_more_directions_fewer_parameters_and_more_answers_allow_longer_steps_up_to_the_gradients():
+    assert length_of_step(800, 106_000_000, 6) == pytest.approx(0.14 * np.log(6))
+    assert length_of_step(200, 106_000_000, 6) == pytest.approx(0.075 * np.log(6), rel=0.01)
+    assert length_of_step(10, 1_340_000, 2) == pytest.approx(0.0466 * np.log(2), rel=0.01)
+    for directions in (200, 0):  # enough for so few parameters; and the gradient itself
+        assert length_of_step(directions, 1_340_000, 2) == pytest.approx(LONGEST * np.log(2), rel=0.02)
+    assert length_of_step(800, 106_000_000, 1) == length_of_step(800, 106_000_000, 2)  # a written answer
 
 
 def test_two_looks_running_far_above_the_first_loss_send_the_run_back_to_its_best_round_at_half_the_rate():

@@ -352,11 +352,12 @@ def task(
     try:
         expected = expect(chosen, model, suited, allocation)
     except InvalidInputError as error:
-        facts["model"], last = None, f"{model} cannot be trained on it: {error}"
+        facts["model"], table, last = None, [], f"{model} cannot be trained on it: {error}"
     else:
         facts["model"] = {"name": model, "rounds": suited.rounds, **asdict(expected)}
         last = expected.sentence(model, chosen.counted, suited, allocation.num_clients)
-    emit(facts, as_json, [*_task_lines(facts), last])
+        table = expected.prompt.lines() if expected.prompt else []
+    emit(facts, as_json, [*_task_lines(facts), *table, last])
 
 
 def _task_lines(facts: dict[str, Any]) -> list[str]:

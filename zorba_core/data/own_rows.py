@@ -206,13 +206,15 @@ def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
             isinstance(texts, Mapping) and any(isinstance(value, list | tuple) for value in texts.values())
         )
         if is_table:
-            texts = checked_table(texts)
-        elif not isinstance(texts, pd.DataFrame):
+            table = checked_table(texts)
+        elif isinstance(texts, pd.DataFrame):
+            table = texts
+        else:
             items = [texts] if isinstance(texts, str | Mapping) else texts
-            texts = pd.DataFrame([_row_of(task, item) for item in items])
-        if texts.empty:
+            table = pd.DataFrame([_row_of(task, item) for item in items])
+        if table.empty:
             raise InvalidInputError("there are no rows to predict: give at least one text")
-        texts = TableRows(texts)
+        texts = TableRows(table)
     frame = read_rows(texts)
     options = task.answer_columns if task.kind == "options" else ()
     columns = list(dict.fromkeys((*task.text_columns, *options)))

@@ -73,7 +73,7 @@ def prior_rows(num_clients: int) -> int:
     return -(-PRIOR_ROWS // num_clients)
 
 
-def label_prior(network: Blocks, rows: Rows, most: int = PRIOR_ROWS) -> np.ndarray:
+def label_prior(network: Blocks, rows: Examples, most: int = PRIOR_ROWS) -> np.ndarray:
     """The model's mean preference among the label words, (C,), float64: the mean of the log-probabilities over at most
     ``most`` rows. The labels of ``rows`` are not used.
 

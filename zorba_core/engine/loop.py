@@ -32,7 +32,7 @@ from zorba_core.engine.evaluation import evaluate, shared_preference
 from zorba_core.engine.methods.interface import method_of
 from zorba_core.engine.parts import method_facts
 from zorba_core.engine.randomness import round_seeds, shared_seeds
-from zorba_core.engine.rate import rate_of_round, size_of_step
+from zorba_core.engine.rate import length_of_step, rate_of_round, size_of_step
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, check_reports, describe_refusals
 from zorba_core.engine.round import FederatedRows, MethodState, Reports, Round, RoundPlan, Step, client_batch
 from zorba_core.engine.rows import Rows
@@ -217,7 +217,8 @@ def next_round(training: Training, state: TrainState, course: Course | None = No
     step, method_state = method_of(settings).update(plan, reports, reported_N, state.method_state)
     step = _checked_step(step, plan)
     # Server and clients: w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m.
-    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), training.evaluation.answers, factor)
+    length = length_of_step(settings.directions, sum(network.sizes_M), training.evaluation.answers)
+    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), length, factor)
     apply_step(network, step, state.directions, lr)
     done = Round(
         t,

@@ -2,14 +2,15 @@
 
 ``lr = "auto"`` gives round t the rate
 
-    lr_t = STEP log(C) (Q / 800)^0.4 / s_t * schedule(t),   s_t = root mean square of the averaged scalars of round t
+    lr_t = length / s_t * schedule(t),      s_t = root mean square of the averaged scalars of round t
+    length = log(C) min(0.17, 0.14 (Q / 800)^0.45 (106e6 / d)^0.2)
 
-for C answers to choose among and Q directions, at most 800. s estimates the length of the gradient, so the expected
-step of every round has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected step, a
-round makes one at random, sqrt(d / Q) times as long for d parameters. That one is what limits the length, so more
-directions allow longer steps. Raw rates of two models differ 30 times; this number does not. The scalars are in the
-log, so clients, replay and resume have the same bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the
-spread of the losses, which is the same idea.)
+for C answers to choose among, Q directions and d trained parameters. s estimates the length of the gradient, so the
+expected step of every round has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected
+step, a round makes one at random, sqrt(d / Q) times as long. That one limits the length, unless directions are many or
+parameters few. The numbers are from runs of two models (``tests/benchmarks/bench_learning.py``). The raw rates of these
+differ 30 times. The scalars are in the log, so clients, replay and resume have the same bits. (FZOO, Dang et al., 2025,
+arXiv:2506.09034, divides by the spread of the losses, which is the same idea.)
 
 Shapes: M blocks, Q directions.
 """
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import Settings
 
 AUTO = "auto"
-STEP = 0.14
-MOST_DIRECTIONS, _POWER = 800, 0.4
+LONGEST = 0.17  # of the expected step, for log(C) = 1
+_LENGTH, _DIRECTIONS, _PARAMETERS = 0.14, 800, 106e6
 MOST_ANSWERS, _WRITTEN = 8, 2  # more choices, or written answers, count as these
 
 
@@ -38,18 +39,28 @@ def schedule(settings: Settings, round_index: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (round_index - 1) / settings.rounds))
 
 
-def rate_of_round(settings: Settings, round_index: int, size: float, answers: int, factor: float = 1.0) -> float:
+def length_of_step(directions: int, parameters: int, answers: int) -> float:
+    """The expected step's length before the schedule.
+
+    Args:
+        directions: Q; 0 for a method with the gradient itself.
+        parameters: d, of all blocks.
+        answers: C; 1 where the model writes the answer.
+    """
+    random = (directions / _DIRECTIONS) ** 0.45 * (_PARAMETERS / parameters) ** 0.2 if directions else math.inf
+    return min(LONGEST, _LENGTH * random) * math.log(min(max(answers, _WRITTEN), MOST_ANSWERS))
+
+
+def rate_of_round(settings: Settings, round_index: int, size: float, length: float, factor: float = 1.0) -> float:
     """The learning rate of a round.
 
     Args:
         size: s (:func:`size_of_step`).
-        answers: C; 1 where the model writes the answer.
+        length: :func:`length_of_step`.
         factor: of :attr:`zorba_core.engine.course.Course.factor`.
     """
     lr = settings.lr
     if lr == AUTO:
-        share = min(1.0, (settings.directions or math.inf) / MOST_DIRECTIONS) ** _POWER  # FedIT has no directions
-        length = STEP * share * math.log(min(max(answers, _WRITTEN), MOST_ANSWERS))
         lr = length / size if size > 0 else 0.0
     return factor * lr * schedule(settings, round_index)
 

@@ -12,6 +12,7 @@ from zorba_core.errors import InvalidInputError
 
 MAX_RANK = 2**10
 LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 25, 800, 8
+SMALL_DIRECTIONS = 200  # low-rank ones; the step of a small model is then as long as the gradient allows
 _BY_METHOD: Any = None  # the default of a field that the method decides
 MAX_SEEDS = 2**20  # small enough that no product with the other limits overflows
 
@@ -157,12 +158,14 @@ class Settings(Checked, frozen=True):
         large = is_large(num_parameters)
         if facts is None or not (large or own_rows):
             return cls(**given)
-        given = {**({"rounds": LARGE_ROUNDS} if large else {}), "schedule": "cosine", "calibration": "batch", **given}
         exact = facts.first_order or given.get("estimator", "exact") == "exact"
+        # Finite differences pay a forward pass for each direction, so they have few, and need more rounds.
+        rounds = {"rounds": LARGE_ROUNDS if exact else 2 * LARGE_ROUNDS} if large else {}
+        given = {**rounds, "schedule": "cosine", "calibration": "batch", **given}
         if facts.exchanges == "scalars":
             given.setdefault("direction", "low-rank")
             if given["direction"] == "low-rank" and exact:
-                given.setdefault("directions", LARGE_DIRECTIONS)
+                given.setdefault("directions", LARGE_DIRECTIONS if large else SMALL_DIRECTIONS)
         if large and exact and given.get("device", "cpu") == "cpu" and _has_bfloat16():
             given.setdefault("precision", "bf16")
         return cls(**given)

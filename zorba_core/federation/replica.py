@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -174,7 +174,9 @@ class Client:
         rows = self.rows(instruction.prompt).with_prior(instruction.prior_C)
         settings, network, held = replica.settings, replica.network, np.arange(len(rows))
         plan = RoundPlan(instruction.round, instruction.seeds_Q, asked_N, network, A_MN, settings, replica.directions)
-        batch = client_batch(FederatedRows(rows, [held] * (n + 1), rows), settings, plan.round, n, network.device)
+        batch = client_batch(
+            FederatedRows(rows, [held] * (n + 1), cast(Rows, rows)), settings, plan.round, n, network.device
+        )
         reports = method_of(settings).report(plan, {n: batch})
         return reports.rho_NQ[n], float(reports.loss_N[n]), reports.forward_passes
 

@@ -1,6 +1,6 @@
 """Measurements before a run: the accuracy of the base model, and the time of a round on this machine.
 
-A few rows and clients are measured, whatever the size of the table. A run that chooses its prompt measures more.
+A few rows and clients are measured, whatever the size of the table. The prompt is chosen as a run does it.
 
 Shapes: E rows, N clients, C labels.
 """
@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, replace
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.divide import divide
+from zorba_core.data.divide import divide, division_of
 from zorba_core.data.encode import RowsOnDemand, encode
 from zorba_core.data.load import load
 from zorba_core.data.task import Task
@@ -23,7 +23,7 @@ from zorba_core.engine.loop import LocalClients, Training, init, next_round
 from zorba_core.engine.round import FederatedRows, Reports, RoundPlan
 from zorba_core.engine.settings import Settings, is_large
 from zorba_core.runs.load import evaluation_frame, open_network, read_spec, suited_threads, use_threads
-from zorba_core.runs.prompt import measured_rows
+from zorba_core.runs.prompt import PromptChoice, choose_local_prompt
 
 ROWS, ROWS_OF_LARGE = 200, 100  # to evaluate, at most
 TIMED = 2  # clients whose work of a round is timed
@@ -38,47 +38,50 @@ class Expectation:
     plain_accuracy: float | None  # with calibration none, if the run's is another
     seconds_a_round: float
     minutes: float  # of the whole run, with the choice of a prompt and the evaluations
-    prompts: int  # that the run chooses from; 0 if the prompt is given. The first is measured
+    prompt: PromptChoice | None  # if the run chooses it
 
     def sentence(self, model: str, metric: str, settings: Settings, num_clients: int) -> str:
         """One line for a person. ``metric``: what the accuracy is called, as in ``task.counted``."""
         plain = "" if self.plain_accuracy is None else f" ({self.plain_accuracy:.3f} without calibration)"
-        prompt = f" with the first of {self.prompts} prompts" if self.prompts else ""
         return (
-            f"{model} before training: {metric} {self.accuracy:.3f} on {self.rows} rows{prompt}{plain}; a round of "
+            f"{model} before training: {metric} {self.accuracy:.3f} on {self.rows} rows{plain}; a round of "
             f"{num_clients} clients takes {self.seconds_a_round:.1f} s here, so {settings.rounds} rounds and "
             f"the evaluations take about {max(1, round(self.minutes))} min"
         )
 
 
 def expect(task: Task, model: str | os.PathLike[str], settings: Settings, allocation: Allocation) -> Expectation:
-    """Evaluate the base model on some rows, and time a round.
+    """Choose the prompt if none is given, evaluate the base model on some rows, and time a round.
 
     Raises:
         InvalidInputError, MissingDataError: model, rows and settings do not fit each other.
     """
-    wanted, candidates = settings.eval_rows or math.inf, task.prompts
+    wanted, num_clients, chosen = settings.eval_rows or math.inf, allocation.num_clients, None
     num_parameters = read_spec(model).num_parameters
     most = min(ROWS_OF_LARGE if is_large(num_parameters) else ROWS, wanted)
     settings = settings.replace(eval_rows=most)
-    if candidates:
-        task = replace(task, prompt=candidates[0], prompts=())
     with use_threads(suited_threads(num_parameters)):
         network, tokenizer = open_network(model, settings)
+        started = time.perf_counter()
+        if task.prompts:
+            division = division_of(task, None)
+            chosen = choose_local_prompt(task, tokenizer, network, num_clients, settings, alpha=1.0, division=division)
+            task = replace(task, prompt=chosen.prompt, prompts=())
+        choosing = time.perf_counter() - started
         frame, tested = load(task), evaluation_frame(task, settings)
         evaluation = encode(task, tested, tokenizer, settings.seq_len)
         train = (encode if task.kind == "options" else RowsOnDemand.of)(task, frame, tokenizer, settings.seq_len)
-        held_N = divide(frame, allocation.num_clients, 1.0, settings.seed)
+        held_N = divide(frame, num_clients, 1.0, settings.seed)
         rows = FederatedRows(train.centred() if settings.calibration == "batch" else train, held_N, evaluation)
         started = time.perf_counter()
         accuracy, plain = _accuracies(task, network, rows, settings)
-        of_preference = 0 if plain is None else allocation.num_clients * prior_rows(allocation.num_clients)
+        of_preference = 0 if plain is None else num_clients * prior_rows(num_clients)
         seconds_a_row = (time.perf_counter() - started) / (len(evaluation) + of_preference)
         seconds = _seconds_of_round(network, allocation, rows, settings)
     all_rows = min(len(load(task, task.rows.evaluation_split)), wanted)
-    evaluations = all_rows * settings.rounds / settings.eval_every + measured_rows(candidates, allocation.num_clients)
-    minutes = (settings.rounds * seconds + evaluations * seconds_a_row) / 60
-    return Expectation(len(evaluation), accuracy, plain, seconds, minutes, len(candidates))
+    evaluating = all_rows * settings.rounds / settings.eval_every * seconds_a_row
+    minutes = (choosing + settings.rounds * seconds + evaluating) / 60
+    return Expectation(len(evaluation), accuracy, plain, seconds, minutes, chosen)
 
 
 def _accuracies(task: Task, network: Blocks, rows: FederatedRows, settings: Settings) -> tuple[float, float | None]:

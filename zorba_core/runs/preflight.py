@@ -40,7 +40,7 @@ from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.zorba import average_per_block
 from zorba_core.engine.parts import ESTIMATORS, estimator_of, method_facts
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rate import rate_of_round, size_of_step
+from zorba_core.engine.rate import length_of_step, rate_of_round, size_of_step
 from zorba_core.engine.round import FederatedRows, Step, client_batch
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
@@ -165,7 +165,8 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
     blocks = np.flatnonzero(A_MN.any(axis=1))
-    lr = rate_of_round(settings, 1, size_of_step(Step(rho_bar_MU), len(seeds_Q)), rows.train.answers)
+    length = length_of_step(settings.directions, sum(network.sizes_M), rows.train.answers)
+    lr = rate_of_round(settings, 1, size_of_step(Step(rho_bar_MU), len(seeds_Q)), length)
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, lr, settings))
     return Preflight(tuple(checks), float(np.sqrt(rho_square)), differences)
 
@@ -274,7 +275,7 @@ def _of_gradient(network: Blocks, batches_N: list[Rows], settings: Settings) -> 
     gradient_M, loss_N, _ = mean_gradient(network, batches_N)
     finite = np.isfinite(loss_N).any()
     square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if finite else float("nan")
-    lr = rate_of_round(settings, 1, square**0.5, batches_N[0].answers)
+    lr = rate_of_round(settings, 1, square**0.5, length_of_step(0, sum(network.sizes_M), batches_N[0].answers))
     checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, lr, settings)
     return Preflight(tuple(checks), square**0.5)
 

@@ -54,7 +54,7 @@ class PromptChoice:
 
 def choose_prompt(prompts: Sequence[str], num_clients: int, measure: Measure) -> PromptChoice:
     """The prompt with the lowest loss, by halving: all on :data:`FEW` rows, the best three on :data:`MORE`."""
-    few, more = _rows_of_client(num_clients)
+    few, more = (max(_LEAST, -(-rows // num_clients)) for rows in (FEW, MORE))
     first = dict(zip(prompts, measure(prompts, few), strict=True))
     ranked = sorted(first, key=first.__getitem__)
     finalists = ranked[:FINALISTS]
@@ -63,18 +63,6 @@ def choose_prompt(prompts: Sequence[str], num_clients: int, measure: Measure) ->
     table = [(prompt, last[prompt], more * num_clients) for prompt in finalists]
     table += [(prompt, first[prompt], few * num_clients) for prompt in ranked[FINALISTS:]]
     return PromptChoice(finalists[0], tuple(table))
-
-
-def measured_rows(prompts: Sequence[str], num_clients: int) -> int:
-    """The number of rows that :func:`choose_prompt` measures, over all prompts and clients."""
-    few, more = _rows_of_client(num_clients)
-    return num_clients * (len(prompts) * few + min(FINALISTS, len(prompts)) * more)
-
-
-def _rows_of_client(num_clients: int) -> tuple[int, int]:
-    """Rows of each client, at first and for the best prompts."""
-    few, more = (max(_LEAST, -(-rows // num_clients)) for rows in (FEW, MORE))
-    return few, more
 
 
 def choose_local_prompt(
