@@ -74,6 +74,15 @@ def test_a_missing_run_is_named_with_those_that_look_alike(whole, tmp_path, monk
         read_run("ticket-1")
 
 
+def test_a_run_answers_to_the_name_that_it_was_asked_to_have_while_no_other_has_it(whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(whole.path, tmp_path / "artifacts/runs/mine-1a2b3c4d")
+    assert read_run("mine").name == "mine-1a2b3c4d"
+    shutil.copytree(whole.path, tmp_path / "artifacts/runs/mine-5e6f7a8b")
+    with pytest.raises(MissingDataError, match="did you mean mine-1a2b3c4d or mine-5e6f7a8b"):
+        read_run("mine")
+
+
 def test_the_newest_run_comes_first(whole, tmp_path):
     for name in ("a", "b"):
         shutil.copytree(whole.path, tmp_path / name)

@@ -238,21 +238,25 @@ class RunFolder:
 
 
 def path_of(run: str | os.PathLike[str]) -> Path:
-    """The folder of a run, which may be given by its name in the default folder.
+    """The folder of a run, which may be given by its name in the default folder, or by the name that it was asked to
+    have (``train --name``), without the end that makes it unique, while only one run has it.
 
     Raises:
         MissingDataError: no such run; the message has similar names.
     """
     path = Path(run)
-    if not path.is_dir() and len(path.parts) == 1:
-        named = DEFAULT_FOLDER / path
-        if not named.is_dir():
-            there = [entry.name for entry in DEFAULT_FOLDER.iterdir()] if DEFAULT_FOLDER.is_dir() else []
-            alike = difflib.get_close_matches(path.name, there, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(alike)}?" if alike else "zorba runs lists the names"
-            raise MissingDataError(f"run {os.fspath(run)!r} does not exist; {hint}")
-        path = named
-    return path
+    if path.is_dir() or len(path.parts) != 1:
+        return path
+    folders = DEFAULT_FOLDER.iterdir() if DEFAULT_FOLDER.is_dir() else ()
+    there = sorted(folder.name for folder in folders if folder.is_dir())
+    if path.name in there:
+        return DEFAULT_FOLDER / path
+    begun = [name for name in there if name.rpartition("-")[0] == path.name]
+    if len(begun) == 1:
+        return DEFAULT_FOLDER / begun[0]
+    alike = begun or difflib.get_close_matches(path.name, there, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(alike[:3])}?" if alike else "zorba runs lists the names"
+    raise MissingDataError(f"run {os.fspath(run)!r} does not exist; {hint}")
 
 
 def read_folder(run: str | os.PathLike[str] | RunFolder) -> RunFolder:
