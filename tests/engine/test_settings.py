@@ -34,9 +34,9 @@ def test_a_large_model_gets_the_settings_that_suit_it(monkeypatch):
         settings = Settings.suited(num_parameters, **given)
         return tuple(getattr(settings, name) for name in names)
 
-    assert suited() == (25, "cosine", "low-rank", 800, "bf16")
+    assert suited() == (20, "cosine", "low-rank", 800, "bf16")
     assert suited(directions=7, rounds=9) == (9, "cosine", "low-rank", 7, "bf16")
-    assert suited(estimator="cohort") == (50, "cosine", "low-rank", 10, "highest")  # finite differences
+    assert suited(estimator="cohort") == (40, "cosine", "low-rank", 10, "highest")  # finite differences
     assert Settings.suited(2_000_000) == Settings(lr="auto")
 
 

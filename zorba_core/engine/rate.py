@@ -59,10 +59,8 @@ def rate_of_round(settings: Settings, round_index: int, size: float, length: flo
         length: :func:`length_of_step`.
         factor: of :attr:`zorba_core.engine.course.Course.factor`.
     """
-    lr = settings.lr
-    if lr == AUTO:
-        lr = length / size if size > 0 else 0.0
-    return factor * lr * schedule(settings, round_index)
+    automatic = length / size if size > 0 else 0.0
+    return factor * (automatic if settings.lr == AUTO else settings.lr) * schedule(settings, round_index)
 
 
 def size_of_step(step: Step, directions: int) -> float:

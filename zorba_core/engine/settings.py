@@ -11,7 +11,7 @@ from zorba_core.engine.parts import AVERAGES, DIRECTIONS, ESTIMATORS, METHODS, m
 from zorba_core.errors import InvalidInputError
 
 MAX_RANK = 2**10
-LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 25, 800, 8
+LARGE, LARGE_ROUNDS, LARGE_DIRECTIONS, LARGE_CLIENTS = 20_000_000, 20, 800, 8
 SMALL_DIRECTIONS = 200  # low-rank ones; the step of a small model is then as long as the gradient allows
 _BY_METHOD: Any = None  # the default of a field that the method decides
 MAX_SEEDS = 2**20  # small enough that no product with the other limits overflows
