@@ -96,16 +96,16 @@ def task_for(
     overrides = overrides or Overrides()
     if isinstance(data, Task):
         return _changed(data, overrides)
-    data = checked_table(data)
-    if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
-        return _changed(read_task(data), overrides)
-    rows = TableRows(data, test=overrides.test, sheet=overrides.sheet)
+    table: Table = checked_table(data)
+    if isinstance(table, str | os.PathLike) and os.fspath(table).lower().endswith(".toml"):
+        return _changed(read_task(table), overrides)
+    rows = TableRows(table, test=overrides.test, sheet=overrides.sheet)
     frame = read_rows(rows)  # before the tokenizer, so that an error in the file is reported first
     named = (overrides.text, overrides.label, overrides.answer, given_prompt(overrides))
     if "conversations" in frame.attrs and not any(named):
         label = next((name for name in _LABELS if name in frame), None)
         overrides = replace(overrides, text=(QUESTION,), label=label, answer=None if label else ANSWER)
-    return infer_task(rows, frame, overrides, task_name(data), tokenizer())
+    return infer_task(rows, frame, overrides, task_name(table), tokenizer())
 
 
 def task_name(data: Table) -> str:

@@ -67,8 +67,8 @@ def checked_table(table: Any) -> Any:
             f"rows in memory are the splits {name_some([*table])} of a data set; give one of them, and the rows to "
             "test on as test, or save them with save_to_disk(FOLDER) and give the folder"
         )
-    if hasattr(table, "to_pandas"):
-        return _with_names(table.to_pandas(), getattr(table, "features", None) or {})
+    if to_pandas := getattr(table, "to_pandas", None):
+        return _with_names(to_pandas(), getattr(table, "features", None) or {})
     if isinstance(table, Mapping) and all(isinstance(part, list | tuple | np.ndarray) for part in table.values()):
         lengths = {name: len(part) for name, part in table.items()}
         if len({*lengths.values()}) > 1:
