@@ -33,6 +33,7 @@ from notebooks.reproduction.matrices import (
 )
 from notebooks.reproduction.sweep import Arm, Cell, Plan
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS
+from zorba_core.engine.settings import SMALL_DIRECTIONS
 from zorba_core.errors import InvalidInputError
 
 PROFILES = ("cpu", "gpu")
@@ -206,11 +207,11 @@ def share_arms(base: str, N: int, blocks: int, lr: float | str = 4e-2) -> tuple[
 
 
 def _centred(task: str) -> Plan:
-    """What the suite would run: the centred loss, rates in units of the scalars, 800 low-rank directions, 8 rows. With
+    """What the suite would run: the centred loss, rates in units of the scalars, 200 low-rank directions, 8 rows. With
     the paper's loss beside it, and DeComFL and FedIT with the same loss."""
     best = {"calibration": "batch", "direction": "low-rank", "batch_size": 8, "seq_len": 40}
     settings = {**_small(task, 15), **best}
-    many = {"directions": 800}
+    many = {"directions": SMALL_DIRECTIONS}
     arms = [
         Arm(arm.name, arm.matrix, many, "auto", arm.placebo_of)
         for arm in share_arms(SMALL, 20, 4)
