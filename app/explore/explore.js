@@ -46,7 +46,7 @@ class Explore {
     else if (data.origin !== origin || String(data.compared) !== String(former.compared)) this.write("pushState");
     if (data.revision === this.revision) this.sentAt = 0;
     clearTimeout(this.poll);
-    if (data.waiting) this.poll = setTimeout(() => this.send("ask", ++this.asked), 250);
+    if (data.waiting) this.poll = setTimeout(() => this.ask(), 250);
     this.soon();
   }
 
@@ -137,6 +137,11 @@ class Explore {
   }
 
   // --- the loss of the server -------------------------------------------------------------------------------------------
+  ask() { // again and again until data come: a question that interrupts a run of the page can be lost
+    this.send("ask", ++this.asked);
+    this.poll = setTimeout(() => this.ask(), 3000);
+  }
+
   async beat() {
     const waited = this.sentAt ? performance.now() - this.sentAt : 0;
     if (this.beating || !this.place || !(this.lost || waited > 3000)) return;

@@ -100,7 +100,7 @@ def test_a_fleet_that_the_page_cannot_show_is_refused():
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(installed, "missing_packages", lambda *modules: list(modules))
-    with pytest.raises(MissingDataError, match="needs anywidget, not installed here: pip install 'jupyterlab"):
+    with pytest.raises(MissingDataError, match="needs anywidget, not installed here: pip install '"):
         FLEET.explore()
 
 
