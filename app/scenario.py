@@ -87,7 +87,7 @@ class Scenario(Checked, frozen=True):
     """Most blocks over all clients; None: twice the least possible."""
     spend: float | None = None
     """GiB over all clients, of older links; ``total`` has precedence."""
-    flips: str = Field(default="", max_length=100_000)
+    flips: str = Field(default="", max_length=100_000, pattern=r"^([0-9]+\.[0-9]+(_[0-9]+\.[0-9]+)*)?$")
     """Cells changed by hand: ``block.client`` joined by ``_``."""
     compared: tuple[str, ...] = Field(default=(), max_length=MOST_COMPARED)
     """Fleets kept for comparison: slot, name and address, separated by ``|``."""

@@ -393,8 +393,8 @@ def edited(solution: Solution, flips: str) -> Allocation:
 
 def cells_of(flips: str) -> list[tuple[int, int]]:
     """Pairs of block and client."""
-    pairs = [part.split(".") for part in flips.split("_")]
-    return [(int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and all(part.isdecimal() for part in pair)]
+    pairs = [cell.split(".") for cell in flips.split("_") if cell]
+    return [(int(block), int(client)) for block, client in pairs]
 
 
 def flips_of(before: Allocation, A_MN: NDArray[np.bool_]) -> str:

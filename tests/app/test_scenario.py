@@ -34,7 +34,7 @@ def test_a_link_names_only_what_differs_from_the_default():
     [
         "clients=-1", "clients=many", "clients=99999999999999999999", "model=gpt-9", "shape=round", "span=3,1",
         "span=a", "rows=0x5", "rows=1x", "rows=nanx3", "spend=inf", "total=0", "bars=1x-2", "follow=best", "cuts=1",
-        "mix=toaster", "seed=1e9999",
+        "mix=toaster", "seed=1e9999", "flips=99.99_x", "flips=1", "flips=1.2_", "flips=-1.2",
     ],
 )  # fmt: skip
 def test_a_word_that_is_no_value_of_its_field_is_ignored(link):
@@ -125,4 +125,4 @@ def test_cells_changed_by_hand_come_back_from_a_link():
     A_MN[3, 7] ^= True
     flips = fleets.flips_of(solution.allocation, A_MN)
     assert flips == "3.7"
-    assert (fleets.edited(solution, flips + "_99.1_x.y").A_MN == A_MN).all()
+    assert (fleets.edited(solution, flips + "_99.1").A_MN == A_MN).all()

@@ -11,6 +11,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 from typing import NoReturn
@@ -99,7 +100,7 @@ def run(app: typer.Typer) -> NoReturn:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zorba"
         message = one_line(error.format_message()).removesuffix(".")  # contains the option, unlike str()
-        message = message.partition(" (Did you mean")[0]  # said twice: by typer and by click
+        message = re.sub(r"( Did you mean [^?]*\?)\1", r"\1", message)  # said twice: by typer and by click
         _leave(f"{message}; {command} --help lists the options", error.exit_code)
     except click.ClickException as error:
         _leave(one_line(error), error.exit_code)
