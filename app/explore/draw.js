@@ -69,7 +69,7 @@ const faded = (hot, yes) => (hot && !yes ? 0.3 : 1);
 export function drawBars(canvas, view, look, hot) {
   const { g, w, h, rect, text, line, frame } = pen(canvas), { x, wide, gap } = columns(w, view.order.length);
   const base = h - 4, y = (gib) => base - ((base - 8) * gib) / view.topGib, { model_gib, block_gib } = view.needs;
-  for (const tick of ticks(0, view.topGib, 3)) {
+  for (const tick of ticks(0, view.topGib, 4)) {
     line([[LEFT, y(tick)], [w - RIGHT, y(tick)]], look.grid);
     text(`${tick}`, LEFT - 6, Math.min(base, y(tick) + 4), look.ink, "right");
   }
@@ -208,7 +208,9 @@ export function drawSum(canvas, view, look, hot) {
     const other = Math.sqrt(lambda) * view.unit;
     if (other > w || other > h - 16) continue;
     frame(0.5, 0.5, other, other, look.ink, 1.5, DASH[dash]);
-    if (other > side + 18) text(name, 4, other - 5, look.ink);
+    const beside = Math.max(side, other) + 6;
+    if (beside + 90 < w) text(name, beside, Math.max(12, other - 5), look.ink);
+    else if (other > side + 18) text(name, 4, other - 5, look.ink);
   }
   return cells;
 }
@@ -248,6 +250,7 @@ export function drawCurve(canvas, view, look) {
     g.lineTo(x(view.gibOf(view.bound[0][0])), bottom);
     g.fillStyle = look.grid;
     g.fill();
+    text("no allocation", x(view.gibOf(view.bound.at(-1)[0])) - 6, bottom - 6, look.soft, "right");
   }
   const drawn = (points) => points.map(([t, v]) => [x(view.gibOf(t)), y(v)]);
   for (const kept of view.kept) line(kept.points.map(([gib, v]) => [x(gib), y(v)]), look.ink, 2, DASH.kept);
@@ -310,7 +313,7 @@ export function drawDoubt(canvas, measured, lambda, look) {
   }
   const now = x(Math.min(10 ** l1, Math.max(10 ** l0, lambda))), right = now > w * 0.7;
   line([[now, 14], [now, h - 40]], look.ink, 1, [2, 2]);
-  text("now", now + (right ? -4 : 4), 12, look.ink, right ? "right" : "left");
+  text("your Λ", now + (right ? -4 : 4), 12, look.ink, right ? "right" : "left");
   text("loss", 4, 12, look.soft);
 }
 

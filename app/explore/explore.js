@@ -10,6 +10,7 @@ import { TWINS, clamp, curvesOf, needsOf, pairsOf, placed, scaleOf, viewOf } fro
 const OF_MODEL = { span: null, low: null, mid: null, high: null, rows: [], bars: [], total: null, spend: null, flips: "" };
 const LOST = "The connection to the server is lost. The page goes on; what only the core can answer comes when the server is back.";
 const once = new Intl.NumberFormat("en").format;
+const nth = (n) => `${n}${["th", "st", "nd", "rd"][Math.floor(n / 10) % 10 === 1 ? 0 : n % 10] ?? "th"}`;
 
 class Explore {
   // `send` gives the core a value; `place` is the page around (see the end of this file), and a notebook has none.
@@ -225,16 +226,16 @@ class Explore {
     const { N, total, lambda, even } = view, { follow } = this.fields, said = [];
     if (hot?.n != null) {
       const c = view.least_popularity[hot.n], share = 100 / (c * c * lambda);
-      said.push(`Client ${hot.n}: ${view.gib[view.part[hot.n]].toFixed(2)} GiB, trains ${view.blocks[hot.n].length} of ${view.needs.num_blocks} blocks; its rarest has ${c} clients, so its square has the area (1/${c})² = ${num(1 / (c * c))}, ${num(share)} % of Λ.`);
+      said.push(`Client ${hot.n} (${nth(view.order.indexOf(view.part[hot.n]) + 1)} by memory): ${view.gib[view.part[hot.n]].toFixed(2)} GiB, trains ${view.blocks[hot.n].length} of ${view.needs.num_blocks} blocks; its rarest has ${c} clients, so its area is (1/${c})² = ${num(1 / (c * c))}, ${num(share)} % of Λ.`);
     } else if (hot) {
       const rarest = view.least_popularity.reduce((count, c, n) => count + (c === view.popularity[hot.m] && view.blocks[n].includes(hot.m)), 0);
       said.push(`Block ${hot.m}: trained by ${view.popularity[hot.m]} of ${N} clients; the rarest block of ${rarest} of them.`);
     } else if (!view.problem) {
-      said.push("With ", ["b", `${view.gibOf(total).toFixed(1)} GiB`], " together Λ is ", ["b", num(lambda)], ".");
+      said.push("With ", ["b", `${view.gibOf(total).toFixed(1)} GiB`], ` (${once(total)} blocks) together Λ is `, ["b", num(lambda)], ".");
       if (view.preview) said.push(" The core is solving; until then, the nearest of the two in the browser.");
       else if (follow !== "balanced" || view.flips.length)
-        said.push(` Evenly: ${num(even.lambda)}. The rarest block of all: ${even.min_popularity} → ${view.min_popularity} clients; clients with one block: ${even.single} → ${view.single}.`);
-      if (follow !== "exact") said.push(` No allocation with so many blocks is below ${num(view.limitBound)}.`);
+        said.push(` Evenly: ${num(even.lambda)}. Its price: clients on the rarest block of all ${even.min_popularity}\u00a0→\u00a0${view.min_popularity}, clients with one block ${even.single}\u00a0→\u00a0${view.single}.`);
+      if (follow !== "exact") said.push(` No allocation of at most ${once(view.limit)} blocks is below ${num(view.limitBound)}.`);
     }
     this.$(".say").replaceChildren(...said.map((part) => (Array.isArray(part) ? Object.assign(document.createElement(part[0]), { textContent: part[1] }) : part)));
     this.warn(view);

@@ -41,8 +41,8 @@ def measured() -> dict[str, Any]:
     first, seeds = table.iloc[0], table["seed"].nunique()
     source = (
         f"{first['base']} on {first['task'].upper().replace('SST2', 'SST-2')}, {first['num_clients']} clients, "
-        f"{len(points)} allocations of {first['T']:.0f} blocks, {seeds} seeds; loss of the last third of "
-        f"{first['rounds']} rounds, 95 % intervals."
+        f"{len(points)} allocations of {first['T']:.0f} blocks, {seeds} seeds; late held-out loss, 95 % intervals. "
+        "Your Λ has another fleet."
     )
     return {
         "points": points.loc[np.isfinite(points).all(axis=1)].to_dict("records"),

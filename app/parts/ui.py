@@ -20,7 +20,7 @@ from zorba_core.plots.theme import Palette, palette_named
 WRONG = "Something went wrong"
 _CSS = """
 <style>
-[data-testid="stMainBlockContainer"] { padding: 3.4rem 2rem 2rem; max-width: 1500px; }
+[data-testid="stMainBlockContainer"] { padding: 3.4rem 2rem 2rem; max-width: 1344px; }
 [data-testid="stMain"] h1 { font-size: 1.5rem; padding: 0 0 .3rem; }
 [data-testid="stMain"] h2 { font-size: 1.06rem; padding: .3rem 0; letter-spacing: 0; white-space: nowrap; }
 [data-testid="stButtonGroup"] button { padding: .15rem .55rem; min-height: 1.9rem; }

@@ -19,8 +19,8 @@ SENTENCES = {
     "theorem-3": "Serving the least popular block first does not minimise Λ: three blocks and six clients show it.",
     "lambda/bias": "Λ is not what the theory needs: with every block on every client the bias is 0, and the bound "
     "charges for it.",
-    "fig-4a/scenarios": "SC2 and SC3, two of the paper's example points, cannot come from the stated "
-    "set-up: no fleet of 1,000 allows them.",
+    "fig-4a/scenarios": "SC2 and SC3, two of the paper's example points, do not come from the stated "
+    "set-up: none of 1,000 fleets allows them.",
     "lambda/ranks": "Does an allocation of lower Λ train better than others of equally many blocks?",
 }
 VERDICT_HELP = (
@@ -47,6 +47,7 @@ def page() -> None:
         height=min(400, 38 + 35 * max(1, len(frame))),
         selection_mode="single-row",
         column_config={
+            "verdict": st.column_config.TextColumn(width="small"),
             "says": st.column_config.TextColumn("the paper says", width="large"),
             "measured": st.column_config.TextColumn(width="large"),
             "where": st.column_config.TextColumn(width="small"),

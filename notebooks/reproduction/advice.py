@@ -28,7 +28,7 @@ def _allocation(checkout: Path) -> str:
             1: f"For any fleet, spread the blocks evenly (`balanced`): {said}",
             -1: f"Take the allocation of the lowest Λ, not the even one: {said}",
             0: f"Spread the blocks evenly (`balanced`); the lowest Λ gains nothing that matters: {said}",
-            None: f"Spread the blocks evenly (`balanced`) until more is known: {said}",
+            None: f"The lowest Λ or an even spread (`balanced`, the default) is open: {said}",
         },
         "Which allocation trains best at one total of blocks is not measured.",
     )
@@ -42,7 +42,7 @@ def _fewer(checkout: Path) -> str:
             1: f"Train all blocks where computation allows: {said}",
             -1: f"Train a third of the blocks: {said}",
             0: f"Train fewer blocks where computation is short: {said}",
-            None: f"Train all blocks where computation allows, though this is open: {said}",
+            None: f"All blocks or a third of them is open: {said}",
         },
         "Whether fewer blocks train worse is not measured.",
     )
@@ -63,7 +63,7 @@ def _which(checkout: Path) -> str:
 
 
 def _decomfl(checkout: Path) -> str:
-    said = "ZorBA needs {size} its rounds {interval}"
+    said = "to one loss ZorBA needs {size} its rounds {interval}"
     return _said(
         by_cost(runs(checkout, "methods"), "zorba", "decomfl-10"),
         {
@@ -77,14 +77,14 @@ def _decomfl(checkout: Path) -> str:
 
 
 def _fedit(checkout: Path) -> str:
-    said = "ZorBA needs {size} its rounds {interval}"
+    said = "to one loss ZorBA needs {size} its rounds {interval}"
     return _said(
         by_cost(runs(checkout, "methods"), "zorba", "fedit"),
         {
             1: f"Use FedIT if clients can compute gradients: {said}",
             -1: f"Use ZorBA even if clients can compute gradients: {said}",
             0: f"FedIT gains no rounds: {said}",
-            None: f"Use FedIT if clients can compute gradients, though its lead is open: {said}",
+            None: f"FedIT or ZorBA is open where clients can compute gradients: {said}",
         },
         "ZorBA against FedIT is not measured.",
     )
