@@ -16,6 +16,7 @@ from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import noise
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.low_rank import with_exact_sums
 from zorba_core.engine.parts import DirectionKind
@@ -58,6 +59,26 @@ def test_exact_scalars_without_gradients_are_those_of_forward_mode(family, make_
             # Llama's norms compute in float32 whatever they are given.
             tolerance = 1e-5 if family == "llama" else 1e-10
             assert exact.rho_NQ == pytest.approx(expected.rho_NQ, rel=tolerance, abs=tolerance)
+
+
+def test_a_layer_has_the_same_scalars_through_its_gradient_and_without_it(make_tiny_model, monkeypatch):
+    network, seeds_Q, products = Blocks(make_tiny_model("opt"), dtype=torch.float64), range(300), []
+    directions, linear = low_rank(network), exact.F.linear
+    monkeypatch.setattr(exact.F, "linear", lambda *args: products.append(args) or linear(*args))
+    sums = exact._LowRankScalars(network, np.ones((network.num_blocks, 2), bool), seeds_Q, directions)
+    for part, u_Qm, z_Qn in [each for each in directions.factors(seeds_Q, 0) if each.part.is_matrix]:
+        dy_Pm, x_Pn = (torch.randn(500, size, dtype=torch.float64) for size in (part.rows, part.columns))
+        gradient_nm = x_Pn.t() @ dy_Pm
+        one = torch.eye(min(part.rows, part.columns), dtype=torch.float64)
+        sums._total_CQ.zero_()
+        products.clear()
+        sums.add_matrix(0, part.start, 0, dy_Pm, x_Pn)
+        assert len(products) == 1  # 500 positions: the gradient is smaller
+        few = (one, gradient_nm.t()) if part.rows < part.columns else (gradient_nm, one)  # the same gradient
+        sums.add_matrix(0, part.start, 1, *few)
+        assert len(products) == 3
+        assert sums.scalars()[0] == pytest.approx(((u_Qm @ gradient_nm.t()) * z_Qn).sum(1).numpy(), rel=1e-9)
+        assert sums.scalars()[1] == pytest.approx(sums.scalars()[0], rel=1e-9)
 
 
 def test_scalars_and_steps_are_those_of_directions_written_out(subtests):
