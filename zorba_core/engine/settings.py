@@ -50,7 +50,8 @@ class Settings(Checked, frozen=True):
     mu: float = Field(default=1e-3, ge=1e-30)
     """Length of a finite difference, in units of the direction."""
     directions: int = Field(default=_BY_METHOD, ge=0, le=MAX_SEEDS, validate_default=True)
-    """Directions of each round, Q; default: the paper's, 10 for zorba, 1 for decomfl and fedzo."""
+    """Directions of each round, Q; default: as in the paper, 10 for zorba, 1 for decomfl and fedzo; zorba train has 800
+    for a large model and 200 for own rows."""
     num_seeds: int = Field(default=4096, ge=1, le=MAX_SEEDS)
     """Shared seeds that the directions are drawn from, P."""
     batch_size: int = Field(default=8, ge=1, le=10**6)
@@ -62,7 +63,7 @@ class Settings(Checked, frozen=True):
     direction: Annotated[str, OneOf(DIRECTIONS.meanings)] = "gaussian"
     """{choices}."""
     estimator: Annotated[str, OneOf(ESTIMATORS.meanings)] = Field(default=_BY_METHOD, validate_default=True)
-    """How a simulation computes scalars; default: exact, for fedit cohort. {choices}."""
+    """How a simulation computes scalars; default of zorba train: exact, for fedit cohort. {choices}."""
     rule: Annotated[str, OneOf(AVERAGES.meanings)] = "mean"
     """How the clients' scalars are averaged. {choices}."""
     trim: float = Field(default=0.2, ge=0, lt=0.5)
