@@ -14,6 +14,7 @@ from zorba_core.registry import Registry
 @dataclass(frozen=True)
 class Hat:
     name: str
+    help: str = "a hat"
 
 
 def hats(monkeypatch, entries=()) -> Registry[Hat]:
@@ -63,7 +64,11 @@ def test_a_script_adds_a_part_and_takes_it_out_again(monkeypatch):
 
 
 def test_a_wrong_part_is_refused(monkeypatch):
-    for part, says in {Hat("beret"): "there is a hat 'beret' already", "text": "no hat: str is not a Hat"}.items():
+    for part, says in {
+        Hat("beret"): "there is a hat 'beret' already",
+        Hat("fez", None): "this hat has no help",
+        "text": "no hat: str is not a Hat",
+    }.items():
         with pytest.raises(InvalidInputError, match=says):
             hats(monkeypatch).register(part)
 

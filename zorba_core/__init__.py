@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import Settings
     from zorba_core.errors import ZorbaError
     from zorba_core.fleet import Fleet
-    from zorba_core.runs import list_runs, read_run
+    from zorba_core.runs import Run, list_runs, read_run
     from zorba_core.runs.train import fine_tune
     from zorba_core.vram import GIB, Workload, model_spec
 
@@ -40,6 +40,7 @@ _HOME = {  # in the order of use: a fleet, an allocation, a run
     "fine_tune": "runs.train",
     "list_runs": "runs",
     "read_run": "runs",
+    "Run": "runs",
     "ZorbaError": "errors",
 }
 

@@ -31,11 +31,11 @@ def shown(quiet: bool = False, *, always: bool = False) -> Iterator[None]:
         always: print it even if the program has a handler for logs.
     """
     handled = bool(_LOGGER.handlers or logging.getLogger().handlers)
-    if quiet or (handled and not always):
+    if handled and not always:
         yield
         return
-    handler, before = _Lines(), _LOGGER.level
-    _LOGGER.addHandler(handler)
+    handler, before = logging.NullHandler() if quiet else _Lines(), _LOGGER.level
+    _LOGGER.addHandler(handler)  # without any, Python prints warnings
     _LOGGER.setLevel(logging.INFO)
     try:
         yield

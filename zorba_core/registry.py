@@ -50,11 +50,14 @@ class Registry(Mapping[str, Part], Generic[Part]):
         """Add a part and return it.
 
         Raises:
-            InvalidInputError: it is not of the registry's kind, or its name is taken.
+            InvalidInputError: it is not of the registry's kind, it has no name or help, or its name is taken.
         """
         self._read_own()
         if not isinstance(part, self.kind):
             raise InvalidInputError(f"this is no {self.what}: {type(part).__name__} is not a {self.kind.__name__}")
+        for fact in self.kind.__annotations__.keys() & {"name", "title", "help"}:
+            if not isinstance(getattr(part, fact, None), str):
+                raise InvalidInputError(f"this {self.what} has no {fact}; it is shown where {self.what}s are listed")
         if self._parts.setdefault(part.name, part) is not part:  # decorator and entry point may name one object
             raise InvalidInputError(
                 f"there is a {self.what} {part.name!r} already; give yours another name, or unregister it first"

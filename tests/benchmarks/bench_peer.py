@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.engine.all_rounds import step
 from zorba_core.allocation import Allocation, Problem, solve
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import FederatedRows, init, step
+from zorba_core.engine.loop import FederatedRows, init
 from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.files import write_json

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.engine.all_rounds import run_all
 from zorba_core.allocation import Allocation
+from zorba_core.engine.averages import per_block
 from zorba_core.engine.methods.zorba import average_per_block
 from zorba_core.engine.parts import AVERAGES, average_of
 from zorba_core.engine.settings import Settings
+from zorba_core.errors import InvalidInputError
 
 A_MN = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 1, 0]], dtype=bool)
 REPORTED = np.array([True, True, True, False, True])
@@ -31,6 +34,12 @@ def test_the_trimmed_mean_cuts_the_share_at_both_ends():
     trimmed_MQ = averaged("trimmed", 0.25)
     np.testing.assert_allclose(2 * trimmed_MQ[0], [2.5, 0.5])  # of four, one at each end
     np.testing.assert_allclose(2 * trimmed_MQ[1], [2.0, 0.0])  # of three, one too: the share is rounded up
+
+
+def test_an_average_of_another_shape_is_refused():
+    total = per_block(lambda rho_KQ, trim: rho_KQ.sum())
+    with pytest.raises(InvalidInputError, match=r"an average returns shape \(\) in place of \(2,\)"):
+        total(RHO_NQ, A_MN, 0.2)
 
 
 def test_one_liar_in_five_moves_a_robust_average_less_than_it_moves_the_mean():

@@ -60,5 +60,5 @@ def test_the_same_config_ends_with_the_bits_of_this_engine_version(tmp_path, dir
         estimator=estimator,
     )
     run = fine_tune(Allocation(A_MN), model="opt-mini", settings=settings, runs_folder=tmp_path)
-    assert ENGINE_VERSION == 3
+    assert ENGINE_VERSION == 4
     assert run.summary["weights_sha256"][:16] == WEIGHTS[direction, estimator]

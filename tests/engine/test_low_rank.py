@@ -19,9 +19,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.low_rank import with_exact_sums
-from zorba_core.engine.parts import DirectionKind
 from zorba_core.engine.update import update_blocks
-from zorba_core.errors import InvalidInputError
 
 SHAPES = (((40, 30), (40,), (7, 50)), ((500, 400),))
 
@@ -129,8 +127,3 @@ def test_an_update_moves_the_weights_by_a_sum_of_the_directions(make_tiny_model)
     for m in range(3):
         step = sum(rho * directions.block(seed, m) for rho, seed in zip(rho_bar_MQ[m], SEEDS, strict=True))
         assert torch.allclose(network.block_weights(m), before[m] - 0.1 * step, rtol=0, atol=1e-14)
-
-
-def test_a_low_rank_kind_is_made_of_signs():
-    with pytest.raises(InvalidInputError, match="needs signs=True and no norm"):
-        DirectionKind("flat", "Flat", "no such thing", noise.normals, low_rank=True)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.all_rounds import run_all
+from tests.engine.all_rounds import run_all, step
 from zorba_core.allocation import Allocation
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.loop import LocalClients, Training, init, plan_round, step
+from zorba_core.engine.loop import LocalClients, Training, init, plan_round
 from zorba_core.engine.methods.fedit import mean_gradient
 from zorba_core.engine.methods.fedzo import client_seeds
 from zorba_core.engine.methods.interface import Method
 from zorba_core.engine.parts import METHODS
 from zorba_core.engine.reports import STATUSES
-from zorba_core.engine.round import FederatedRows, client_batch
+from zorba_core.engine.round import FederatedRows, Step, client_batch
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.preflight import preflight
@@ -52,7 +52,7 @@ def test_the_number_of_directions_is_the_papers_unless_given():
 def test_what_does_not_go_together_is_named(subtests):
     for fields, words in [
         ({"method": "fedavg"}, "method is 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
-        ({"method": "fedit", "directions": 3}, "directions is 3 and fedit uses the gradient"),
+        ({"method": "fedit", "directions": 3}, "directions is 3; fedit uses the gradient"),
         ({"method": "fedit", "estimator": "exact"}, "estimator is exact and fedit uses the gradient"),
         ({"method": "decomfl", "directions": 0}, "directions is 0; it must be at least 1"),
     ]:
@@ -159,6 +159,27 @@ def test_one_backward_pass_of_the_cohort_is_the_average_of_the_clients_gradients
         assert float(expected.abs().max()) > 0
     assert network.weights_sha256() == before
     assert not any(parameter.requires_grad for parameter in network.model.parameters())
+
+
+def test_what_a_method_may_not_answer_is_named(new_network, rows, monkeypatch):
+    zorba, network = METHODS["zorba"], new_network()
+    for answer, says in {
+        "other seeds": "zorba steps along other seeds than the round's, plan.seeds_Q",
+        "other shape": r"averages of shape \(1, 2\) in place of \(3, 2\)",
+        "no state": "its state must map names to arrays of finite numbers",
+        "text": "its state must map names to arrays of finite numbers",
+        "nan": "its state must map names to arrays of finite numbers",
+    }.items():
+        state = {"no state": None, "text": {"a": "b"}, "nan": {"a": [np.nan]}}.get(answer, {})
+
+        def update(plan, reports, reported_N, before, answer=answer, state=state):
+            seeds_Q = plan.seeds_Q + 1 if answer == "other seeds" else plan.seeds_Q
+            return Step(np.ones((1 if answer == "other shape" else 3, 2)), seeds_Q), state
+
+        monkeypatch.setattr(zorba, "update", update, raising=False)
+        settings = of("zorba", directions=2)
+        with pytest.raises(InvalidInputError, match=says):
+            step(init(network, settings), network, FULL, rows, settings)
 
 
 def test_each_method_learns_that_one_answer_is_always_right(new_network, rows, subtests):

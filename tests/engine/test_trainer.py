@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.all_rounds import run_all
+from tests.engine.all_rounds import run_all, step
 from zorba_core.allocation import Allocation
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import init, step
+from zorba_core.engine.loop import init
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.settings import Settings

@@ -15,7 +15,7 @@ import pytest
 from tests.command import call, check_refused, tree
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import read_json
+from zorba_core.files import read_json, write_json
 from zorba_core.runs import list_runs, read_run
 from zorba_core.runs.record import environment_of, new_folder
 
@@ -159,6 +159,16 @@ def test_a_run_says_in_one_line_what_matters_and_shows_its_loss(whole):
     page = whole._repr_html_()
     assert page.count("<svg") == page.count("<polyline") == 1
     assert len(page) < 4000
+
+
+def test_a_run_of_a_method_that_is_not_registered_hides_no_other(whole, tmp_path):
+    for name in ("mine", "known"):
+        shutil.copytree(whole.path, tmp_path / name)
+    config = read_json(tmp_path / "mine" / "config.json")
+    write_json(tmp_path / "mine" / "config.json", {**config, "method": "momentum"})
+    listing = list_runs(tmp_path)
+    assert [run.name for run in listing.runs] == ["known"]
+    assert listing.problems[0].endswith("its method 'momentum' is unknown here; import what registers it")
 
 
 def test_a_run_of_another_layout_is_one_clear_line(whole, tmp_path):

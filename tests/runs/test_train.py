@@ -13,6 +13,7 @@ from zorba_core.data.task import Overrides
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import read_json
+from zorba_core.fleet import Fleet
 from zorba_core.runs import list_runs, read_run
 from zorba_core.runs.load import read_spec, suited_threads, use_threads
 from zorba_core.runs.record import Callback
@@ -102,6 +103,7 @@ def test_a_wrong_request_is_refused_before_anything_is_written(tiny_opt_folder, 
         ({"alpha": -1.0}, InvalidInputError, "alpha"),
         ({"alpha": float("nan")}, InvalidInputError, "alpha"),
         ({"allocation": Allocation(np.ones((5, 3)))}, InvalidInputError, "5 blocks and the model has 3"),
+        ({"allocation": Fleet.uniform("opt-125m", clients=5)}, InvalidInputError, "solve it first: zorba.solve"),
     ]:
         request = {
             "allocation": ALLOCATION,

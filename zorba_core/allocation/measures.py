@@ -57,6 +57,10 @@ class Allocation:
         A_MN.setflags(write=False)
         self.A_MN = A_MN
 
+    def __repr__(self) -> str:
+        size = f"{self.total_blocks} of {self.A_MN.size} blocks"
+        return f"Allocation({self.num_clients} clients: Λ {self.bias_lambda:.3g}, {size})"
+
     @classmethod
     def from_blocks(cls, blocks_per_client: list[list[int]], num_blocks: int) -> Allocation:
         """From 0-based block ids, one list per client.

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from zorba_core.errors import InvalidInputError
+
 
 def trimmed(rho_KQ: np.ndarray, trim: float) -> np.ndarray:
     """The mean without the largest and the smallest share ``trim`` of the values, (Q,).
@@ -39,7 +41,10 @@ def per_block(average: Callable[[np.ndarray, float], np.ndarray]) -> Callable[..
     def of_blocks(rho_NQ: np.ndarray, counted_MN: np.ndarray, trim: float) -> np.ndarray:
         average_MQ = np.zeros((len(counted_MN), rho_NQ.shape[1]))
         for m in np.flatnonzero(counted_MN.any(axis=1)):
-            average_MQ[m] = average(rho_NQ[counted_MN[m]], trim)
+            average_Q = np.asarray(average(rho_NQ[counted_MN[m]], trim))
+            if average_Q.shape != rho_NQ.shape[1:]:  # NumPy would repeat a single number
+                raise InvalidInputError(f"an average returns shape {average_Q.shape} in place of {rho_NQ.shape[1:]}")
+            average_MQ[m] = average_Q
         return average_MQ
 
     return of_blocks

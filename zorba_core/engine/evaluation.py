@@ -5,7 +5,7 @@ Shapes: E examples, R rows, C candidate answers of an example.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,9 +61,9 @@ def label_log_probabilities(network: Blocks, rows: Rows) -> np.ndarray:
     return log_p_EC
 
 
-def shared_preference(network: Blocks, rows: Examples, held_N: Iterable[np.ndarray], num_clients: int) -> np.ndarray:
+def shared_preference(network: Blocks, rows: Examples, held_N: Sequence[np.ndarray]) -> np.ndarray:
     """The mean over clients of :func:`label_prior` on each client's rows, (C,), float64."""
-    most = prior_rows(num_clients)
+    most = prior_rows(len(held_N))
     chosen_N = [held[spread(len(held), most)] for held in held_N]
     return np.mean([label_prior(network, rows.rows(chosen), most) for chosen in chosen_N], axis=0)
 
@@ -83,8 +83,7 @@ def label_prior(network: Blocks, rows: Examples, most: int = PRIOR_ROWS) -> np.n
     Args:
         rows: examples with the same label words.
     """
-    chosen = spread(len(rows), most)
-    plain = rows.rows(chosen).with_prior(())
+    plain = rows.rows(spread(len(rows), most)).with_prior(())
     return label_log_probabilities(network, plain).mean(axis=0)
 
 

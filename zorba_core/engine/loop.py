@@ -13,6 +13,7 @@ Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -39,6 +40,8 @@ from zorba_core.engine.rows import Rows
 from zorba_core.engine.settings import Settings
 from zorba_core.engine.update import apply_step
 from zorba_core.errors import InvalidInputError, RunError
+
+_log = logging.getLogger(__name__)
 
 
 class Clients(Protocol):
@@ -80,33 +83,10 @@ class LocalClients:
         return ()
 
     def preference(self, network: Blocks) -> np.ndarray:
-        held_N = self._rows.held_N
-        return shared_preference(network, self._rows.train, held_N, len(held_N))
+        return shared_preference(network, self._rows.train, self._rows.held_N)
 
     def go_back(self, to: int) -> None:
         pass
-
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """What all rounds of a run share."""
-
-    network: Blocks  # its weights change from round to round
-    allocation: Allocation
-    settings: Settings
-    clients: Clients
-    evaluation: Rows
-    best: BestWeights = field(default_factory=lambda: BestWeights())
-
-    @classmethod
-    def local(cls, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Self:
-        """With all clients in this process.
-
-        Raises:
-            InvalidInputError: as :func:`check_fit`.
-        """
-        check_fit(network, allocation, rows, settings)
-        return cls(network, allocation, settings, LocalClients(rows), rows.evaluation)
 
 
 class BestWeights:
@@ -127,6 +107,28 @@ class BestWeights:
 
 
 @dataclass(frozen=True, eq=False)
+class Training:
+    """What all rounds of a run share."""
+
+    network: Blocks  # its weights change from round to round
+    allocation: Allocation
+    settings: Settings
+    clients: Clients
+    evaluation: Rows
+    best: BestWeights = field(default_factory=BestWeights)
+
+    @classmethod
+    def local(cls, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> Self:
+        """With all clients in this process.
+
+        Raises:
+            InvalidInputError: as :func:`check_fit`.
+        """
+        check_fit(network, allocation, rows, settings)
+        return cls(network, allocation, settings, LocalClients(rows), rows.evaluation)
+
+
+@dataclass(frozen=True, eq=False)
 class TrainState:
     """The state of a run, except the weights, which are in the network."""
 
@@ -138,7 +140,7 @@ class TrainState:
 
 def init(network: Blocks, settings: Settings) -> TrainState:
     """The state before the first round, with the P shared seeds, all different."""
-    method_state = _as_logged(method_of(settings).init(network.num_blocks, settings))
+    method_state = _as_logged(method_of(settings).init(network.num_blocks, settings), settings.method)
     seeds_P = shared_seeds(settings.seed, settings.num_seeds)
     return TrainState(0, seeds_P, directions_of(network, settings), method_state)
 
@@ -177,32 +179,30 @@ def run_rounds(training: Training, state: TrainState | None = None, before: Sequ
         over = is_over(latest, settings)
         to = course.weights(over)
         if to != latest.round:
-            why = "the loss is far above the first one; back to round %d, at half the rate"
-            if over:
-                why = "the loss is above the first one; the run's result is round %d"
-            logging.getLogger(__name__).warning(f"round {latest.round}: {why}", to)
+            seen = "the loss is above the first one; the run's result is round %d"
+            back = "the loss is far above the first one; back to round %d, at half the rate"
+            _log.warning("round %d: " + (seen if over else back), latest.round, to)
             network.copy_to_blocks(best.weights_M)
             state = best.state or state
             training.clients.go_back(to)
         yield latest
 
 
-def next_round(training: Training, state: TrainState, course: Course | None = None) -> tuple[TrainState, Round]:
+def next_round(training: Training, state: TrainState, course: Course) -> tuple[TrainState, Round]:
     """One round of Algorithm 3, without evaluation. The network has w^(t+1) afterwards.
 
     Args:
-        course: of the rounds so far. It gives the round's number and the factor of its rate; default: the round after
-            the state's.
+        course: of the rounds so far. It gives the round's number and the factor of its rate.
 
     Raises:
         RunError: no client's report is usable although the weights were evaluated. The weights are unchanged.
     """
     started = time.perf_counter()
     network, settings, clients = training.network, training.settings, training.clients
-    t, factor = (state.rounds_done + 1, 1.0) if course is None else (course.last + 1, course.factor)
+    t = course.last + 1
     # Server: this round's seeds and clients.
     plan = plan_round(t, state, training)
-    # Clients: finite differences along the seeds, eq. (1).
+    # Clients: scalars along the seeds, the finite differences of eq. (1) or their limit (estimator exact).
     reports = clients.collect(plan)
     # Server: the reports that can be used, and their average for each block, eq. (2).
     answered_N = reports.status_N == REPORTED
@@ -210,15 +210,15 @@ def next_round(training: Training, state: TrainState, course: Course | None = No
     status_N = np.where(answered_N, checked_N, reports.status_N)
     reported_N = status_N == REPORTED
     if not reported_N.any():
-        if course is None or course.start in (0, course.best):
+        if course.start in (0, course.best):
             raise RunError(f"round {t}: {describe_refusals(status_N)}; look at the clients' rows and at the settings")
         lost = Round(t, seeds_Q=plan.seeds_Q, status_N=status_N, diverged=True, **_origin(course, t))
         return state, replace(lost, events=clients.publish(lost))
-    step, method_state = method_of(settings).update(plan, reports, reported_N, state.method_state)
-    step = _checked_step(step, plan)
+    method = method_of(settings)
+    step, method_state = _checked(method.update(plan, reports, reported_N, state.method_state), plan)
     # Server and clients: w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m.
-    length = length_of_step(settings.directions, sum(network.sizes_M), training.evaluation.answers)
-    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), length, factor)
+    length = length_of_step(settings.directions, sum(network.sizes_M))
+    lr = rate_of_round(settings, t, size_of_step(step, settings.directions), length, course.factor)
     apply_step(network, step, state.directions, lr)
     done = Round(
         t,
@@ -227,8 +227,8 @@ def next_round(training: Training, state: TrainState, course: Course | None = No
         np.where(reported_N[:, None], reports.rho_NQ, 0.0),
         status_N,
         np.where(reported_N, reports.loss_N, 0.0),
-        step.rho_bar_MQ if method_of(settings).exchanges == "scalars" else None,
-        _as_logged(method_state),
+        step.rho_bar_MQ if method.exchanges == "scalars" else None,
+        method_state,
         forward_passes=reports.forward_passes,
         backward_passes=reports.backward_passes,
         **_numbers_sent(plan, status_N),
@@ -238,16 +238,9 @@ def next_round(training: Training, state: TrainState, course: Course | None = No
     return replace(state, rounds_done=t, method_state=done.method_state), done
 
 
-def _origin(course: Course | None, t: int) -> dict[str, Any]:
+def _origin(course: Course, t: int) -> dict[str, Any]:
     """``after``, if the round does not start from the one before."""
-    return {} if course is None or course.start == t - 1 else {"after": course.start}
-
-
-def step(
-    state: TrainState, network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings
-) -> tuple[TrainState, Round]:
-    """:func:`next_round` with all clients in this process."""
-    return next_round(Training(network, allocation, settings, LocalClients(rows), rows.evaluation), state)
+    return {} if course.start == t - 1 else {"after": course.start}
 
 
 def repeat_round(
@@ -292,19 +285,30 @@ def _numbers_sent(plan: RoundPlan, status_N: np.ndarray) -> dict[str, Any]:
     return {"scalars_up": int((status_N != NOT_ASKED).sum()) * per_report, "scalars_down": down}
 
 
-def _as_logged(state: MethodState) -> MethodState:
-    """The state in the float64 of the log, so that a resumed run continues with the same bits."""
-    return {name: np.asarray(value, np.float64) for name, value in state.items()}
-
-
-def _checked_step(step: Step, plan: RoundPlan) -> Step:
-    """The step, with averages in float64.
+def _as_logged(state: MethodState, method: str) -> MethodState:
+    """The state in the float64 of the log, so that a resumed run continues with the same bits.
 
     Raises:
-        InvalidInputError: a method's averages do not fit the blocks and the seeds.
+        InvalidInputError: it has something else than finite numbers.
+    """
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
+        logged = {name: np.asarray(value, np.float64) for name, value in state.items()}
+        if all(np.isfinite(value).all() for value in logged.values()):
+            return logged
+    raise InvalidInputError(f"method {method}: its state must map names to arrays of finite numbers")
+
+
+def _checked(answer: tuple[Step, MethodState], plan: RoundPlan) -> tuple[Step, MethodState]:
+    """A method's step, with averages in float64, and its state as the log has it.
+
+    Raises:
+        InvalidInputError: the averages do not fit the blocks and the round's seeds, or the state has no numbers.
         RunError: the step is not finite.
     """
-    name, shape = plan.settings.method, (len(plan.A_MN), len(step.seeds_Q))
+    (step, state), name = answer, plan.settings.method
+    shape = len(plan.A_MN), len(step.seeds_Q)
+    if method_facts(name).exchanges == "scalars" and not np.array_equal(step.seeds_Q, plan.seeds_Q):
+        raise InvalidInputError(f"method {name} steps along other seeds than the round's, plan.seeds_Q")
     if step.gradient_M is not None:
         finite = all(bool(gradient.isfinite().all()) for gradient in step.gradient_M)
     elif step.rho_bar_MQ is None or np.shape(step.rho_bar_MQ) != shape:
@@ -315,7 +319,7 @@ def _checked_step(step: Step, plan: RoundPlan) -> Step:
         finite, step = bool(np.isfinite(rho_bar_MQ).all()), replace(step, rho_bar_MQ=rho_bar_MQ)
     if not finite:
         raise RunError(f"round {plan.round}: the step of method {name} is not finite; the run diverged")
-    return step
+    return step, _as_logged(state, name)
 
 
 def check_fit(network: Blocks, allocation: Allocation, rows: FederatedRows, settings: Settings) -> None:

@@ -106,13 +106,7 @@ class DirectionKind:
     # draw multiples of noise.NORMAL_STEP, so that sums of squares are exact.
     norm: Callable[[int], float] | None = None
     signs: bool = False  # every number is -1 or +1, so products with it are exact
-    low_rank: bool = False  # draws two vectors of signs for each matrix (zorba_core.engine.low_rank)
-
-    def __post_init__(self) -> None:
-        if self.low_rank and (self.norm is not None or not self.signs):
-            raise InvalidInputError(
-                f"direction {self.name}: a low-rank direction needs signs=True and no norm, because its norm is sqrt(d)"
-            )
+    low_rank: bool = False  # two vectors of signs for each matrix (zorba_core.engine.low_rank): signs, and no norm
 
 
 @dataclass(frozen=True)

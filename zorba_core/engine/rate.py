@@ -3,13 +3,13 @@
 ``lr = "auto"`` gives round t the rate
 
     lr_t = length / s_t * schedule(t),      s_t = root mean square of the averaged scalars of round t
-    length = sqrt(log C) min(0.2, 0.187 (Q / 800)^0.5 (106e6 / d)^0.2)
+    length = min(0.2, 0.156 (Q / 800)^0.5 (106e6 / d)^0.2)
 
-for C answers to choose among, Q directions and d trained parameters. s estimates the length of the gradient, so the
-expected step of every round has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected
-step, a round makes one at random, sqrt(d / Q) times as long. That one limits the length, unless directions are many or
-parameters few. The numbers are fitted to single runs of opt-mini and SmolLM2; ``tests/benchmarks/bench_learning.py``
-compares them with half and twice the length. The scalars are in the log, so clients, replay and resume have the same
+for Q directions and d trained parameters. s estimates the length of the gradient, so the expected step of every round
+has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected step, a round makes one at
+random, sqrt(d / Q) times as long. That one limits the length, unless directions are many or parameters few. The numbers
+are fitted to runs of opt-mini and SmolLM2; ``tests/benchmarks/bench_learning.py`` compares them with half and twice
+the length. The scalars are in the log, so clients, replay and resume have the same
 bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the spread of the losses, which is the same idea.)
 
 Shapes: M blocks, Q directions.
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import Settings
 
 AUTO = "auto"
-LONGEST = 0.2  # of the expected step, for log(C) = 1
-_LENGTH, _DIRECTIONS, _PARAMETERS = 0.187, 800, 106e6
-MOST_ANSWERS, _WRITTEN = 8, 2  # more choices, or written answers, count as these
+LONGEST = 0.2  # of the expected step
+_LENGTH, _DIRECTIONS, _PARAMETERS = 0.156, 800, 106e6
 
 
 def schedule(settings: Settings, round_index: int) -> float:
@@ -39,16 +38,15 @@ def schedule(settings: Settings, round_index: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (round_index - 1) / settings.rounds))
 
 
-def length_of_step(directions: int, parameters: int, answers: int) -> float:
+def length_of_step(directions: int, parameters: int) -> float:
     """The expected step's length before the schedule.
 
     Args:
         directions: Q; 0 for a method with the gradient itself.
         parameters: d, of all blocks.
-        answers: C; 1 where the model writes the answer.
     """
     random = (directions / _DIRECTIONS) ** 0.5 * (_PARAMETERS / parameters) ** 0.2 if directions else math.inf
-    return min(LONGEST, _LENGTH * random) * math.log(min(max(answers, _WRITTEN), MOST_ANSWERS)) ** 0.5
+    return min(LONGEST, _LENGTH * random)
 
 
 def rate_of_round(settings: Settings, round_index: int, size: float, length: float, factor: float = 1.0) -> float:
@@ -66,8 +64,8 @@ def rate_of_round(settings: Settings, round_index: int, size: float, length: flo
 def size_of_step(step: Step, directions: int) -> float:
     """s, the length of the expected step at a rate of 1: it estimates the length of the gradient.
 
-    For averaged scalars it is their root mean square over blocks and directions. (The step of a block is
-    ``sum_u c_u v_u`` with c_q = rho_bar_q / Q, so s^2 is Q sum_u c_u^2; blocks without scalars do not count.)
+    For averaged scalars it is their root mean square over blocks and directions: rho_bar has the factor 1/Q, so s^2 is
+    the mean over blocks of Q sum_q rho_bar_q^2. Blocks without scalars do not count.
 
     Args:
         directions: Q, directions of a client.

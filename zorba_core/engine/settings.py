@@ -105,15 +105,11 @@ class Settings(Checked, frozen=True):
     def _check_together(self) -> Self:
         facts = method_facts(self.method)
         if facts.first_order and self.directions != 0:
-            raise InvalidInputError(
-                f"directions is {self.directions} and {self.method} uses the gradient: leave it out"
-            )
+            raise InvalidInputError(f"directions is {self.directions}; {self.method} uses the gradient: leave it out")
         if facts.first_order and self.estimator != "cohort":
             raise InvalidInputError(f"estimator is {self.estimator} and {self.method} uses the gradient: leave it out")
         if facts.exchanges != "scalars" and self.rule != "mean":
-            raise InvalidInputError(
-                f"rule is {self.rule} and {self.method} exchanges {facts.exchanges}, no scalars: leave it out"
-            )
+            raise InvalidInputError(f"rule is {self.rule}; {self.method} exchanges {facts.exchanges}: leave it out")
         if not facts.first_order and self.directions < 1:
             raise InvalidInputError(f"directions is {self.directions}; it must be at least 1")
         if self.directions > self.num_seeds:

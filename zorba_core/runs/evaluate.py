@@ -42,6 +42,10 @@ class EvaluationReport:
     cut_rows: int  # texts longer than seq_len
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        before = "" if self.before is None else f", {self.before.accuracy:.3f} before training"
+        return f"EvaluationReport({self.run.metric} {self.accuracy:.3f}{before}, on {self.data})"
+
     @property
     def accuracy(self) -> float:
         return self.after.accuracy

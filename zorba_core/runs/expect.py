@@ -18,6 +18,7 @@ from zorba_core.data.encode import RowsOnDemand, encode
 from zorba_core.data.load import load
 from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
+from zorba_core.engine.course import Course
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities, prior_rows, shared_preference, spread
 from zorba_core.engine.loop import LocalClients, Training, init, next_round
 from zorba_core.engine.round import FederatedRows, Reports, RoundPlan
@@ -89,7 +90,7 @@ def _accuracies(task: Task, network: Blocks, rows: FederatedRows, settings: Sett
     if settings.calibration == "none" or task.prior:
         return evaluate(network, rows.evaluation).accuracy, None
     log_p_EC, label_E = label_log_probabilities(network, rows.evaluation), rows.evaluation.label_E.numpy()
-    prior_C = shared_preference(network, rows.train, rows.held_N, len(rows.held_N))
+    prior_C = shared_preference(network, rows.train, rows.held_N)
     plain, calibrated = ((p_EC.argmax(axis=1) == label_E).mean() for p_EC in (log_p_EC, log_p_EC - prior_C))
     return float(calibrated), float(plain)
 
@@ -101,7 +102,7 @@ def _seconds_of_round(network: Blocks, allocation: Allocation, rows: FederatedRo
     clients = _Timed(replace(rows, held_N=[rows.held_N[n] for n in few]))
     settings = settings.replace(participation=1.0)
     training = Training(network, Allocation(allocation.A_MN[:, few]), settings, clients, rows.evaluation)
-    whole = next_round(training, init(network, settings))[1].seconds
+    whole = next_round(training, init(network, settings), Course())[1].seconds
     return whole + clients.seconds * (asked / len(few) - 1)
 
 

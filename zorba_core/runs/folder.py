@@ -76,6 +76,8 @@ class RunFolder:
         for name in ("allocation", "environment", "model", "dataset"):
             if name not in config:
                 raise InvalidInputError(f"{path / CONFIG}: it has no {name}; it is damaged, or of an earlier version")
+        if (method := config.get("method", "zorba")) not in METHODS:
+            raise InvalidInputError(f"{path}: its method {in_short(method)} is unknown here; import what registers it")
         if config.get("version", 1) != VERSION:
             raise InvalidInputError(
                 f"{path / CONFIG}: its layout is version {in_short(config['version'])}, and this zorba_core reads "

@@ -206,7 +206,7 @@ def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Ex
 def with_base_preference(task: Task, network: Blocks, rows: FederatedRows) -> tuple[Task, FederatedRows]:
     """Task and rows whose scores are minus the base model's own preference for each label word (``calibration`` base).
     It is the mean over clients of the preference on their own texts; labels are not used."""
-    prior_C = shared_preference(network, rows.train, rows.held_N, len(rows.held_N))
+    prior_C = shared_preference(network, rows.train, rows.held_N)
     rows = FederatedRows(rows.train.with_prior(prior_C), rows.held_N, rows.evaluation.with_prior(prior_C))
     return replace(task, prior=tuple(prior_C.tolist())), rows
 

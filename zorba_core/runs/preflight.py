@@ -165,7 +165,7 @@ def preflight(network: Blocks, allocation: Allocation, rows: FederatedRows, sett
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.directions)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
     blocks = np.flatnonzero(A_MN.any(axis=1))
-    length = length_of_step(settings.directions, sum(network.sizes_M), rows.train.answers)
+    length = length_of_step(settings.directions, sum(network.sizes_M))
     lr = rate_of_round(settings, 1, size_of_step(Step(rho_bar_MU), len(seeds_Q)), length)
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, lr, settings))
     return Preflight(tuple(checks), float(np.sqrt(rho_square)), differences)
@@ -275,7 +275,7 @@ def _of_gradient(network: Blocks, batches_N: list[Rows], settings: Settings) -> 
     gradient_M, loss_N, _ = mean_gradient(network, batches_N)
     finite = np.isfinite(loss_N).any()
     square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if finite else float("nan")
-    lr = rate_of_round(settings, 1, square**0.5, length_of_step(0, sum(network.sizes_M), batches_N[0].answers))
+    lr = rate_of_round(settings, 1, square**0.5, length_of_step(0, sum(network.sizes_M)))
     checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, lr, settings)
     return Preflight(tuple(checks), square**0.5)
 

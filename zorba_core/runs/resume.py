@@ -99,7 +99,7 @@ def check_unfinished(run: RunFolder) -> None:
         InvalidInputError: the run is finished.
     """
     if run.finished and run.rounds_done >= run.summary.get("rounds_done", 0):
-        raise InvalidInputError(f"{run.path}: this run is finished; there is nothing to resume")
+        raise InvalidInputError(f"{run.path}: this run is finished; for more rounds start a run with more")
 
 
 def _reopened(run: RunFolder, log: Log, settings: Settings) -> RunFolder:

@@ -23,6 +23,7 @@ from zorba_core.engine.parts import ESTIMATORS
 from zorba_core.engine.round import FederatedRows
 from zorba_core.engine.settings import Settings
 from zorba_core.errors import InvalidInputError
+from zorba_core.fleet import Fleet
 from zorba_core.logs import shown
 from zorba_core.runs.load import (
     check_tokens,
@@ -88,6 +89,8 @@ def fine_tune(
         RunError: training failed; the run's folder has the rounds so far and no summary.
     """
     given = overrides or Overrides()
+    if isinstance(allocation, Fleet):
+        raise InvalidInputError("a fleet is no allocation; solve it first: zorba.solve(fleet)")
     if isinstance(dataset, Task):
         data, dataset = dataset, DEFAULT_DATASET
     request = TrainRequest(
@@ -156,7 +159,7 @@ def _load(request: ResolvedRequest) -> tuple[Blocks, FederatedRows, ResolvedRequ
         for line in chosen.lines():
             _log.info("%s", line)
     rows, described = federated_rows(task, tokenizer, request.num_clients, settings, **request.divided)
-    check_fit(network, request.allocation, rows, settings)
+    check_fit(network, request.allocation, rows, settings)  # before anything is written
     check_tokens(network, tokenizer, rows.train, rows.evaluation)
     if chosen is not None:
         described["prompts"] = chosen.describe()

@@ -3,7 +3,7 @@
 All clients share the weights w and the directions v_q, which seeds determine. In round t client n sends, for each of Q
 seeds, a finite difference of its loss F_n along v_q, restricted to the blocks that it activates (a_mn = 1):
 
-    rho[n, q] = (F_n(w + mu sum_m a_mn v_q,m) - F_n(w)) / mu                                                  eq. (1)
+    rho[n, q] = (F_n(w + mu sum_m a_mn v_q,m) - F_n(w)) / mu                                              in eq. (1)
 
 The server averages these numbers and moves each block along the same directions:
 
@@ -43,8 +43,8 @@ class ZorBA(Method):
     allocates = True
 
     def report(self, plan: RoundPlan, batches: Mapping[int, Rows]) -> Reports:
-        """Eq. (1). :mod:`zorba_core.engine.estimators.reference` computes it as it is written, the other estimators
-        for all clients at once."""
+        """rho of eq. (1). :mod:`zorba_core.engine.estimators.reference` computes it as it is written, ``cohort`` for
+        all clients at once, and ``exact``, the default of simulations, its limit for mu -> 0."""
         clients = sorted(batches)
         estimate = estimator_of(plan.settings)(
             plan.network, [batches[n] for n in clients], plan.A_MN[:, clients], plan.seeds_Q, plan.directions
