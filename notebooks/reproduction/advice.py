@@ -21,7 +21,7 @@ def sentences(checkout: Path) -> list[str]:
 
 def _allocation(checkout: Path) -> str:
     """The allocation of the lowest Lambda of one total against the even one."""
-    said = "at one total of blocks the lowest Λ ends {size} it {interval}"
+    said = "with equally many blocks the lowest Λ ends {size} it {interval}"
     return _said(
         lowest_lambda(checkout),
         {
@@ -84,7 +84,7 @@ def _fedit(checkout: Path) -> str:
             1: f"Use FedIT if clients can compute gradients: {said}",
             -1: f"Use ZorBA even if clients can compute gradients: {said}",
             0: f"FedIT gains no rounds: {said}",
-            None: f"FedIT or ZorBA is open where clients can compute gradients: {said}",
+            None: f"FedIT or ZorBA is open: {said}",
         },
         "ZorBA against FedIT is not measured.",
     )

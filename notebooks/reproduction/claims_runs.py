@@ -27,6 +27,7 @@ from notebooks.reproduction.readings import (
     all_runs,
     by_cost,
     by_loss,
+    cell_name,
     lowest_lambda,
     needed,
     placebo_cells,
@@ -183,7 +184,7 @@ def _one_total(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     parts = []
     for cell, part in groups(where(table, table["placebo_of"] == ""), st.CELL):
         total = part.drop_duplicates("arm")["T"].mode()
-        parts.append((f"{cell[0]} on {cell[1]}", where(part, part["T"] == total.iloc[0])))
+        parts.append((cell_name(*cell[:2]), where(part, part["T"] == total.iloc[0])))
     return parts
 
 
@@ -245,7 +246,7 @@ def printed_setting(checkout: Path) -> Decision:
 def _moved(base: str, task: str, part: pd.DataFrame) -> str:
     losses = [run.sort_values("round")["loss"].to_numpy() for _, run in groups(part, "config_sha256")]
     change = max(abs(loss[-1] - loss[0]) for loss in losses)
-    text = f"{base} on {task}: the loss moved by at most {change:.1e} in {part['rounds'].max()} rounds"
+    text = f"{cell_name(base, task)}: the loss moved by at most {change:.1e} in {part['rounds'].max()} rounds"
     error, lost = part["difference_error"].max(), part["update_lost"].max()
     detail = f"; finite differences are off by {error:.2g} times their size, and rounding loses {lost:.0%} of a step"
     return f"{text}{detail if np.isfinite(error) else ''}."
@@ -256,7 +257,7 @@ def frozen_or_dropped(checkout: Path) -> Decision:
     """Mathematics decides; runs only illustrate. Section II multiplies inactive blocks by 0 (dropped). The proofs
     evaluate the gradient at the full model (frozen), so the theory covers frozen blocks only."""
     texts = [
-        f"{row.base} on {row.task} {row.value:+.3f} nats (seeds: {row.count})"
+        f"{cell_name(row.base, row.task)} {row.value:+.3f} nats (seeds: {row.count})"
         for row in cast(Any, st.by_cell(st.paired(runs(checkout, "blocks"), "dropped", "frozen"))).itertuples()
     ]
     verdict, text = dropped_update()[:2]

@@ -133,8 +133,8 @@ def rounds_passes() -> Decision:
     """It is faster per round only. A round takes 11 passes at Q = 10 and 2 at Q = 1; the paper counts rounds."""
     ratios = [11 * row.rounds["zorba"] / (2 * row.rounds["decomfl"]) for row in TABLE]
     return bool(np.median(ratios) < 1), (
-        f"not by forward passes: by Table I's rounds ZorBA takes {np.median(ratios):.1f} times DeComFL's forward passes (median of "
-        f"{len(TABLE)} rows, least {min(ratios):.1f})"
+        f"not by forward passes: by Table I's rounds ZorBA takes {np.median(ratios):.1f} times DeComFL's forward "
+        f"passes (median of {len(TABLE)} rows, least {min(ratios):.1f})"
     )
 
 

@@ -22,6 +22,7 @@ from notebooks.reproduction.frames import groups, where
 from notebooks.reproduction.matrices import family
 from notebooks.reproduction.plans import MARGIN, RATIO, TARGET, of_kind, plans
 from notebooks.reproduction.sweep import COMMAND, FOLDER, read_table
+from zorba_core.data.task import get_task
 from zorba_core.errors import MissingDataError
 
 FEWEST_SEEDS = 3
@@ -43,7 +44,7 @@ _NAMES = {
 class Reading:
     """A comparison in one cell: a difference of late loss in nats, or a ratio of costs."""
 
-    cell: str  # "opt-mini on sst2"
+    cell: str  # "opt-mini on SST-2"
     mean: st.Mean
     sign: int | None  # -1 or +1: the arms differ; 0: alike; None: undecided
     is_ratio: bool = False
@@ -59,7 +60,7 @@ class Reading:
         return max(abs(low), abs(high))
 
     def __str__(self) -> str:
-        """``+0.012 (-0.003 to +0.027, opt-mini on sst2, 24 seeds)``, or ``above 2.10 (...)``."""
+        """``+0.012 (-0.003 to +0.027, opt-mini on SST-2, 24 seeds)``, or ``above 2.10 (...)``."""
         value, low, high = self.mean[:3]
         form = ".2f" if self.is_ratio else "+.3f"
         if self.is_ratio and not math.isfinite(value):
@@ -84,7 +85,7 @@ class Reading:
 
     @property
     def interval(self) -> str:
-        """``(-0.003 to +0.027; opt-mini on sst2, 24 seeds)``."""
+        """``(-0.003 to +0.027; opt-mini on SST-2, 24 seeds)``."""
         _, low, high, _ = self.mean
         form = ".2f" if self.is_ratio else "+.3f"
         bounded = math.isfinite(low) and math.isfinite(high)
@@ -198,10 +199,15 @@ def _more_seeds(value: float, half: float, count: int, margin: float, floor: flo
     return max(math.ceil(count * (half / wanted) ** 2) - count, 1)
 
 
+def cell_name(base: str, task: str) -> str:
+    """``opt-mini on SST-2``."""
+    return f"{base} on {get_task(task).title}"
+
+
 def _reading(
     table: pd.DataFrame, cell: tuple, arms: tuple[str, ...], mean: st.Mean, sign: int | None, more: int, is_ratio: bool
 ) -> Reading:
-    label = f"{cell[0]} on {cell[1]}"
+    label = cell_name(*cell[:2])
     if sign is not None:
         return Reading(label, mean, sign, is_ratio)
     last = st.measured(table).sort_values("round").drop_duplicates("config_sha256", keep="last")

@@ -225,7 +225,7 @@ def test_a_lead_counts_beyond_the_placebos(tmp_path, zorba, other, again, verdic
     assert outcome.verdict == verdict
     ratio = float(re.search(r": (\d+\.\d+) \(", outcome.measured)[1])
     assert ratio == pytest.approx(zorba / other, rel=0.03)
-    assert "opt-mini on sst2, 8 seeds" in outcome.measured
+    assert "opt-mini on SST-2, 8 seeds" in outcome.measured
     assert ("no ratio beyond 1." in outcome.measured) == (other == 10.5)
     assert ("more seeds" in outcome.note) == (verdict == Verdict.UNDECIDED)
 
@@ -236,8 +236,8 @@ def test_cells_that_disagree_are_not_seen_and_both_are_told(tmp_path):
     written(tmp_path, "methods-ag-news", [row | {"loss": row["loss"] + 0.48} for row in slow])
     outcome = CLAIMS["faster/decomfl"].outcome(tmp_path)
     assert outcome.verdict == Verdict.NOT_SEEN
-    assert "opt-mini on sst2" in outcome.measured
-    assert "opt-mini on ag-news" in outcome.note
+    assert "opt-mini on SST-2" in outcome.measured
+    assert "opt-mini on AG-News" in outcome.note
 
 
 def test_an_earlier_table_counts_until_the_new_one_has_three_seeds(tmp_path):
