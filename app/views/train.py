@@ -127,7 +127,7 @@ def _allocation(scenario: Scenario, form: Form) -> tuple[Allocation | None, str]
     st.markdown(
         f"{ui.count(fitted.num_clients, 'client')}, Λ **{ui.number(fitted.bias_lambda)}**; the least trained block has "
         f"{ui.count(fitted.min_popularity, 'client')}."
-        + (f" Planned for {scenario.model}'s memory." if scenario.model != Path(model).name else "")
+        + (f" Planned for {scenario.model}." if scenario.model != Path(model).name else "")
     )
     question = _other_allocation(scenario, planned, fitted, Path(model).name)
     ui.figure(

@@ -130,7 +130,7 @@ def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(tiny, tmp_pat
         (["--solver", "magic"], "--solver is 'magic'; choose one of"),
         (["--name", "a/b"], "run name 'a/b'"),
         (["--method", "fedavg"], "method is 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
-        (["--method", "fedit"], "directions is 2 and fedit uses the gradient"),
+        (["--method", "fedit"], "directions is 2; fedit uses the gradient"),
         (["--method", "decomfl", "--solver", "exact"], "--solver is for --method zorba; decomfl activates every block"),
         (["--method", "fedzo", "--allocation", "a.json"], "--allocation is for --method zorba; fedzo activates every"),
         (["--allocation", "a.json"], "allocation 'a.json' is not a file; give one"),

@@ -8,10 +8,9 @@
 for Q directions and d trained parameters. s estimates the length of the gradient, so the expected step of every round
 has the same length before the schedule falls from 1 to 0 (``cosine``). Beside the expected step, a round makes one at
 random, sqrt(d / Q) times as long. That one limits the length, unless directions are many or parameters few. The numbers
-are fitted to runs of opt-mini and SmolLM2, which diverged on AG-News at 1.4 times its length;
-``tests/benchmarks/bench_learning.py`` compares half and twice the length. The scalars are in the log, so clients,
-replay and resume have the same bits. (FZOO, Dang et al., 2025, arXiv:2506.09034, divides by the spread of the losses,
-which is the same idea.)
+are fitted to runs of opt-mini and SmolLM2, which diverged on AG-News at 1.4 times its length
+(``tests/benchmarks/bench_learning.py``). The scalars are in the log, so clients, replay and resume have the same bits.
+FZOO (Dang et al., 2025, arXiv:2506.09034) divides by the spread of the losses, which is the same idea.
 
 Shapes: M blocks, Q directions.
 """
