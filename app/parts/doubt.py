@@ -61,7 +61,7 @@ def _rows(path: Path) -> pd.DataFrame:
 
 def _is_finished(table: pd.DataFrame) -> bool:
     seeds = table.groupby("arm")["seed"].nunique()
-    return np.count_nonzero(seeds.to_numpy() >= _FEWEST_SEEDS) >= _FEWEST_POINTS
+    return sum(count >= _FEWEST_SEEDS for count in seeds.tolist()) >= _FEWEST_POINTS
 
 
 def _answer() -> str:
