@@ -22,6 +22,7 @@ from zorba_core.engine.evaluation import choose_rows
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+MOST_OF_ONE_LABEL = 0.7
 _MEASURED = 2_000  # rows whose lengths are measured
 
 
@@ -121,6 +122,8 @@ def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.Dat
             f"the tokenizer splits {len(split)} label words ({', '.join(split[:5])}): words of one token are scored "
             "faster (--label-words)"
         )
+    if uneven := uneven_labels(train):
+        yield uneven
     untested = [label["name"] for label in labels if label["test"] == 0]
     if untested:
         yield f"no test row has the label {', '.join(untested[:5])}: add rows, or give --test FILE"
@@ -134,6 +137,14 @@ def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.Dat
         pairs = zip(_texts(task, train), train["label"], strict=True)
         if twice := len({text for text, label in pairs if label_of.setdefault(text, label) != label}):
             yield f"{twice} texts have two labels: keep one label for each text"
+
+
+def uneven_labels(train: pd.DataFrame) -> str:
+    """A line if one label has most rows; else empty. A batch with one label has no gradient in the centred loss."""
+    share = train["label"].value_counts(normalize=True).max() if "label" in train else 0.0
+    if share < MOST_OF_ONE_LABEL:
+        return ""
+    return f"{share:.0%} of the training rows have one label, which the centred loss learns badly: --calibration base"
 
 
 def repeated(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> int:
