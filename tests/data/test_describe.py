@@ -61,14 +61,6 @@ def test_what_can_be_better_is_a_sentence_with_its_remedy(tiny_tokenizer):
         assert any(advice in sentence for sentence in sentences), sentences
 
 
-def test_a_label_with_most_rows_is_named_with_the_calibration_that_learns_it(tiny_tokenizer):
-    rows = pd.DataFrame([{"text": f"remark {n}", "label": "good" if n % 9 else "bad"} for n in range(400)])
-    advice = describe_task(task_for(rows), tiny_tokenizer, 16)["advice"]
-    assert any(line.startswith("89% of the training rows have one label") for line in advice)
-    even = describe_task(task_for(pd.DataFrame(SHORT)), tiny_tokenizer, 16)["advice"]
-    assert not any("have one label" in line for line in even)
-
-
 def test_the_advised_length_has_room_for_written_answers(tiny_tokenizer):
     rows = pd.DataFrame([{"question": f"remark {n}", "answer": "the food was lovely " * 12} for n in range(40)])
     lengths = describe_task(task_for(rows), tiny_tokenizer, 128)["lengths"]

@@ -122,8 +122,6 @@ def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.Dat
             f"the tokenizer splits {len(split)} label words ({', '.join(split[:5])}): words of one token are scored "
             "faster (--label-words)"
         )
-    if uneven := uneven_labels(train):
-        yield uneven
     untested = [label["name"] for label in labels if label["test"] == 0]
     if untested:
         yield f"no test row has the label {', '.join(untested[:5])}: add rows, or give --test FILE"
@@ -140,11 +138,11 @@ def _advice(task: Task, facts: dict[str, Any], train: pd.DataFrame, test: pd.Dat
 
 
 def uneven_labels(train: pd.DataFrame) -> str:
-    """A line if one label has most rows; else empty. A batch with one label has no gradient in the centred loss."""
+    """A line if one label has most rows, which the centred loss learns badly; else empty."""
     share = train["label"].value_counts(normalize=True).max() if "label" in train else 0.0
     if share < MOST_OF_ONE_LABEL:
         return ""
-    return f"{share:.0%} of the training rows have one label, which the centred loss learns badly: --calibration base"
+    return f"{share:.0%} of the rows have one label: calibration is base, not batch [inferred; --calibration]"
 
 
 def repeated(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.describe import repeated
+from zorba_core.data.describe import repeated, uneven_labels
 from zorba_core.data.divide import DIRICHLET, NATURAL, clients_of, divide
 from zorba_core.data.encode import RowsOnDemand, encode, encode_counted, suited_length
 from zorba_core.data.load import MOST_TESTED, load
@@ -29,6 +30,8 @@ from zorba_core.engine.settings import Settings, is_large
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.runs.models import hub_spec, load_model, load_tokenizer, max_positions, resolve_model
 from zorba_core.vram import ModelSpec, model_spec
+
+_log = logging.getLogger(__name__)
 
 MOST_THREADS = 4  # by default
 MOST_ENCODED, SAMPLE = 50_000, 2_000  # of a user's rows; rows that are encoded of a larger table
@@ -71,7 +74,8 @@ def open_network(model: str | os.PathLike[str], settings: Settings) -> tuple[Blo
 
 def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[str, Any]) -> Settings:
     """:meth:`Settings.suited`; for a user's task also a ``seq_len`` that fits the rows, and a smaller batch for a large
-    model with long rows, so that rounds take about the same time. Values in ``given`` that are not None are kept."""
+    model with long rows, so that rounds take about the same time; and calibration ``base`` if one label has most rows.
+    Values in ``given`` that are not None are kept."""
     num_parameters = read_spec(model).num_parameters
     if task.kind != "labels" and given.get("calibration") is None:
         given = {**given, "calibration": "none"}
@@ -79,6 +83,9 @@ def suited_settings(task: Task, model: str | os.PathLike[str], given: Mapping[st
     check_calibration(task, settings)
     if not task.is_own:
         return settings
+    if given.get("calibration") is None and settings.calibration == "batch" and (uneven := uneven_labels(load(task))):
+        settings = settings.replace(calibration="base")
+        _log.info("%s", uneven)
     if given.get("seq_len") is None:
         length = suited_length(task, load(task), load_tokenizer(model))
         settings = settings.replace(seq_len=min(length, max_positions(model)))

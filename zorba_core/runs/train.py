@@ -14,7 +14,6 @@ from typing import Any
 
 from zorba_core.allocation import Allocation, Solution
 from zorba_core.data.baselines import baselines
-from zorba_core.data.describe import uneven_labels
 from zorba_core.data.infer import Data
 from zorba_core.data.load import load
 from zorba_core.data.task import Overrides, Task
@@ -164,8 +163,6 @@ def _load(request: ResolvedRequest) -> tuple[Blocks, FederatedRows, ResolvedRequ
     check_tokens(network, tokenizer, rows.train, rows.evaluation)
     if chosen is not None:
         described["prompts"] = chosen.describe()
-    if settings.calibration == "batch" and task.is_own and (uneven := uneven_labels(load(task))):
-        _log.warning("%s", uneven)
     if task.is_own:
         described["baselines"] = baselines(task, load(task), evaluation_frame(task, settings))
     if settings.calibration == "base" and not task.prior:
