@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from zorba_core.data.task import get_task
 from zorba_core.installed import artifacts
 
 # The newest first; one without three seeds of enough allocations is not finished, and the next one counts.
@@ -40,7 +41,7 @@ def measured() -> dict[str, Any]:
     )
     first, seeds = table.iloc[0], table["seed"].nunique()
     source = (
-        f"{first['base']} on {first['task'].upper().replace('SST2', 'SST-2')}, {first['num_clients']} clients, "
+        f"{first['base']} on {get_task(first['task']).title}, {first['num_clients']} clients, "
         f"{len(points)} allocations of {first['T']:.0f} blocks, {seeds} seeds; late held-out loss, 95 % intervals. "
         "Your Λ has another fleet."
     )
